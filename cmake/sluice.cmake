@@ -1,0 +1,37 @@
+# Shared by every folder: one static library a folder of src/, one test program a folder of tests/.
+
+add_library(sluice_flags INTERFACE)
+target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers
+                       # Exactness: a product and a sum are fused only where the source says so.
+                       -ffp-contract=off)
+if(SLUICE_NATIVE)
+  target_compile_options(sluice_flags INTERFACE -march=native)
+endif()
+if(SLUICE_SANITIZE)
+  target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
+endif()
+
+# sluice_library(base SOURCES a.cpp … USES model compute … LINKS ggml::all …): the library of one folder. USES names the
+# folders above it in the order of docs/architecture.md.
+function(sluice_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;USES;LINKS" ${ARGN})
+  add_library(sluice_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(sluice_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(sluice_${name} PUBLIC sluice_flags ${ARG_LINKS})
+  foreach(folder ${ARG_USES})
+    target_link_libraries(sluice_${name} PUBLIC sluice_${folder})
+  endforeach()
+endfunction()
+
+# sluice_test(tree SOURCES … USES …): build/tests/tree_test, found by ctest test by test.
+function(sluice_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;USES;LINKS" ${ARGN})
+  add_executable(${name}_test ${ARG_SOURCES})
+  target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name}_test PRIVATE GTest::gtest_main ${ARG_LINKS})
+  foreach(folder ${ARG_USES})
+    target_link_libraries(${name}_test PRIVATE sluice_${folder})
+  endforeach()
+  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 600)
+endfunction()

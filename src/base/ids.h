@@ -1,0 +1,34 @@
+// Numbers that must not be mistaken for one another.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+
+namespace sluice {
+
+template <class Tag>
+struct Id {
+  int32_t value = -1;  // -1: none
+
+  constexpr Id() = default;
+  constexpr explicit Id(int32_t v) : value(v) {}
+  constexpr bool valid() const { return value >= 0; }
+  constexpr auto operator<=>(const Id&) const = default;
+};
+
+using NodeId = Id<struct NodeTag>;          // a node of a TokenTree; never given out twice in one tree
+using Cell = Id<struct CellTag>;            // a place for one token's keys and values, the same at every stage of a model
+using SequenceId = Id<struct SequenceTag>;  // one text: its committed tokens and the tree that hangs from them
+using BatchId = Id<struct BatchTag>;        // batches are numbered in the order in which they enter a model's first stage
+using StageId = Id<struct StageTag>;
+
+using Token = int32_t;
+inline constexpr Token kNoToken = -1;
+
+}  // namespace sluice
+
+template <class Tag>
+struct std::hash<sluice::Id<Tag>> {
+  size_t operator()(sluice::Id<Tag> id) const noexcept { return std::hash<int32_t>()(id.value); }
+};

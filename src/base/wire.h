@@ -1,0 +1,109 @@
+// What travels between the coordinator and the workers, and from stage to stage. Flat data, no pointers: the same structs
+// cross a queue inside a process and a network.
+//
+// Order is meaning. From the coordinator to stage 0 and from each stage to the next, batches travel in FIFO order, and
+// everything that changes what a cell or a sequence means (opening, prompt rows, commits, truncations) travels inside them.
+// Only a `Cancel` may overtake.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace sluice {
+
+// How the next token is drawn from the logits. The order is: repetition penalty, logit bias, temperature, top-k, top-p, min-p.
+struct SamplingParams {
+  float temperature = 0.0f;  // 0: greedy
+  int32_t top_k = 0;         // 0: off
+  float top_p = 1.0f;        // 1: off
+  float min_p = 0.0f;        // 0: off
+  float repeat_penalty = 1.0f;
+  uint64_t seed = 0;
+  uint32_t choice = 0;                              // which of n answers to the same prompt
+  std::vector<std::pair<Token, float>> logit_bias;  // added to the logit
+  bool operator==(const SamplingParams&) const = default;
+};
+
+// One token to be computed.
+struct Row {
+  enum class Kind : uint8_t {
+    kPrompt,  // it is on the path whatever happens: committed as it passes, never verified
+    kNode,    // a node of the tree: the last worker verifies it if its branch is alive
+  };
+  SequenceId sequence;
+  Token token = kNoToken;
+  int32_t position = 0;  // of the token in its sequence, from 0
+  Cell cell;             // where its keys and values go
+  Cell parent;           // the cell of the token before it; none at position 0
+  Kind kind = Kind::kNode;
+  uint16_t index = 0;    // its number in the batch as submitted; stays when other rows are dropped
+};
+
+// A sequence begins, with empty path.
+struct Open {
+  SequenceId sequence;
+  SamplingParams sampling;
+};
+// The token in `cell` is the next one of the committed path.
+struct Commit {
+  SequenceId sequence;
+  Cell cell;
+};
+// The committed path is cut to its first `length` tokens; then prompt rows or nodes go on from there, drawn by `sampling`.
+struct Truncate {
+  SequenceId sequence;
+  int32_t length = 0;
+  SamplingParams sampling;
+};
+// The sequence is forgotten.
+struct Close {
+  SequenceId sequence;
+};
+using PathUpdate = std::variant<Open, Commit, Truncate, Close>;
+
+// Rows that go through the stages together. Parents come before their children.
+struct Batch {
+  BatchId id;
+  std::vector<PathUpdate> updates;  // in order, applied before the rows
+  std::vector<Row> rows;
+  std::vector<float> hidden;        // [rows, d_model], empty on the way into the first stage
+};
+
+// These rows are dead: workers need not compute them. Final.
+struct Cancel {
+  struct Entry {
+    BatchId batch;
+    uint16_t row = 0;  // Row::index
+  };
+  std::vector<Entry> rows;
+};
+
+// What the last worker found out: the node in `cell` is on the path, and the target's own next token after it is `next`.
+struct Accepted {
+  SequenceId sequence;
+  Cell cell;
+  Token next = kNoToken;
+  float logprob = 0.0f;  // natural log of next's probability before sampling parameters (softmax of the raw logits)
+};
+
+// A batch came out of the last stage. `accepted` is in path order for each sequence; empty when no alive row was in it.
+struct Outcome {
+  BatchId batch;
+  std::vector<Accepted> accepted;
+};
+
+// A stage has finished a batch and is free again unless more is queued.
+struct StageReport {
+  StageId stage;
+  BatchId batch;
+  double begin = 0, end = 0;  // seconds on the executor's clock
+  uint16_t rows_computed = 0;  // after cancels
+};
+
+}  // namespace sluice

@@ -1,0 +1,148 @@
+// A GGUF model file: everything it claims is checked before memory is allocated for it and before any library sees it.
+#pragma once
+
+#include <ggml.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice {
+
+// Rotary position embedding as the families here use it.
+struct RopeParameters {
+  enum class Pairing : uint8_t {
+    kAdjacent,  // (x[2i], x[2i+1]) turn together: family llama in GGUF
+    kHalves,    // (x[i], x[i + n/2]): qwen2, qwen3
+  };
+  enum class Scaling : uint8_t { kNone, kLinear, kYarn };
+  Pairing pairing = Pairing::kAdjacent;
+  Scaling scaling = Scaling::kNone;
+  int32_t n_dims = 0;            // how many of a head's dimensions turn
+  float base = 10000.0f;         // theta
+  float factor = 1.0f;           // context extension: positions are divided by it (linear; YaRN: in its low frequencies)
+  int32_t original_context = 0;  // YaRN: the context the model was first trained with
+  float extrapolation_mix = 1.0f, attention_factor = 1.0f, beta_fast = 32.0f, beta_slow = 1.0f;  // YaRN
+};
+
+struct HyperParameters {
+  std::string architecture;  // "llama", "qwen2", "qwen3"
+  std::string name;          // general.name, or the file's name without its ending
+  int32_t n_layers = 0, d_model = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, d_ff = 0, n_vocab = 0;
+  int32_t context_length = 0;  // the longest the model was trained for
+  float norm_epsilon = 1e-5f;
+  RopeParameters rope;
+};
+
+// A tensor in mapped memory. ne as in ggml: ne[0] is the contiguous dimension. A matrix [n_out, n_in] has ne = {n_in, n_out}.
+struct Tensor {
+  std::string name;
+  ggml_type type = GGML_TYPE_F32;
+  int64_t ne[2] = {0, 1};
+  const std::byte* data = nullptr;  // owned by the StageWeights (or other mapping) that it came from
+  size_t row_bytes = 0;             // bytes from one row to the next
+
+  explicit operator bool() const { return data != nullptr; }
+};
+
+// The weights of one layer. Tensors that the model doesn't have are empty.
+struct LayerWeights {
+  Tensor attention_norm;              // [d_model]
+  Tensor q, k, v;                     // [heads * head_dim, d_model]; k and v: [kv_heads * head_dim, d_model]
+  Tensor q_bias, k_bias, v_bias;      // qwen2; some llama files
+  Tensor q_norm, k_norm;              // [head_dim]: qwen3
+  Tensor attention_out;               // [d_model, heads * head_dim]
+  Tensor attention_out_bias;
+  Tensor ffn_norm;                    // [d_model]
+  Tensor gate, up;                    // [d_ff, d_model]
+  Tensor down;                        // [d_model, d_ff]
+  Tensor gate_bias, up_bias, down_bias;
+};
+
+// Layers [first, last) of a model, with what the first and the last stage need besides.
+struct LayerRange {
+  int32_t first = 0, last = 0;
+  int32_t count() const { return last - first; }
+  bool operator==(const LayerRange&) const = default;
+};
+
+class ModelFile;
+
+// The mapped weights of one stage. Maps only the file's pages that hold them; unmapped when this goes.
+class StageWeights {
+ public:
+  struct Mapping;
+  StageWeights(StageWeights&&) noexcept;
+  StageWeights& operator=(StageWeights&&) noexcept;
+  ~StageWeights();
+
+  LayerRange range;
+  std::vector<LayerWeights> layers;  // [range.count()]
+  Tensor token_embedding;            // [n_vocab, d_model]; if asked for
+  Tensor output_norm, output;        // [d_model]; [n_vocab, d_model] (the token embedding when tied); if asked for
+  Tensor output_bias;
+  Tensor rope_factors;               // [rope.n_dims / 2] f32, if the model has them: frequencies are divided by these
+
+  // Tells the kernel that the pages behind `tensor` are no longer needed (its values were packed elsewhere).
+  void release(const Tensor& tensor) const;
+
+ private:
+  friend class ModelFile;
+  StageWeights();
+  std::vector<std::unique_ptr<Mapping>> mappings_;
+};
+
+// What `inspect` and the tokenizer read: the file's metadata, typed and bounded.
+struct MetadataEntry {
+  std::string key, type, value;  // value shortened for display
+};
+
+class ModelFile {
+ public:
+  // Opens a file, or the first of a sharded model (name-00001-of-0000N.gguf; any shard's name will do) with all its
+  // shards, and checks magic, version, counts, every extent against the file's size, types, shapes against the
+  // hyperparameters, the vocabulary (lengths, duplicates, types, special ids, byte tokens, merges), and that the family is
+  // known. Errors name the file and what is wrong; kind kInput.
+  static Result<ModelFile> open(const std::string& path);
+
+  ModelFile(ModelFile&&) noexcept;
+  ModelFile& operator=(ModelFile&&) noexcept;
+  ~ModelFile();
+
+  const std::string& path() const;  // of the first shard
+  const HyperParameters& hparams() const;
+  bool tied_head() const;           // the output matrix is the token embedding
+  const std::string& chat_template() const;  // Jinja source; empty if the file has none
+  std::string general_type() const;          // e.g. "Q4_1 mostly", for people
+  int64_t parameter_count() const;
+  uint64_t file_bytes() const;  // all shards
+
+  // Bytes of weights that a pass reads: one layer's, the output head's (for one row), the embedding's table.
+  uint64_t layer_bytes(int32_t layer) const;
+  uint64_t head_bytes() const;
+  uint64_t embedding_bytes() const;
+
+  std::vector<MetadataEntry> metadata() const;
+  struct TensorSummary {
+    std::string name;
+    std::string type;
+    int64_t ne[4];
+    uint64_t bytes;
+  };
+  std::vector<TensorSummary> tensors() const;
+
+  // Maps layers [range.first, range.last); REQUIRES 0 <= first <= last <= n_layers.
+  Result<StageWeights> map(LayerRange range, bool with_embedding, bool with_head) const;
+
+ private:
+  struct Contents;
+  explicit ModelFile(std::unique_ptr<Contents> contents);
+  std::unique_ptr<Contents> contents_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,63 @@
+// Text to tokens and back, by libllama with the vocabulary alone.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "model/model_file.h"
+
+namespace sluice {
+
+// Thread safety: const methods may be called from several threads at once.
+class Tokenizer {
+ public:
+  // `model` has been checked by ModelFile::open, so that no file can make libllama assert or throw.
+  static Result<Tokenizer> load(const ModelFile& model);
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  // `add_special`: the BOS (and EOS) token that the model wants around a text. `parse_special`: "<|im_start|>" in the text
+  // becomes the control token instead of its characters. Invalid UTF-8 is an input error that names the byte's offset.
+  Result<std::vector<Token>> encode(std::string_view text, bool add_special, bool parse_special) const;
+
+  // The bytes of a token: possibly part of a UTF-8 character. Control tokens give "" unless `special`.
+  std::string piece(Token token, bool special = false) const;
+  std::string decode(std::span<const Token> tokens, bool special = false) const;
+
+  int32_t size() const;
+  Token bos() const;                  // kNoToken if the model has none
+  Token eos() const;
+  bool adds_bos() const;              // the model wants BOS before a text
+  bool ends_generation(Token token) const;  // EOS, end of turn, …
+  bool is_control(Token token) const;
+
+ private:
+  struct Impl;
+  explicit Tokenizer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Streaming: gives out text only in whole UTF-8 characters.
+class TextStream {
+ public:
+  explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+
+  // The text that became complete with this token; the bytes of an unfinished character wait for the next one. Bytes that can't
+  // begin or continue a character come out as U+FFFD.
+  std::string push(Token token);
+
+  // What still waits, as U+FFFD if it is not a whole character.
+  std::string finish();
+
+ private:
+  const Tokenizer* tokenizer_;
+  std::string pending_;
+};
+
+}  // namespace sluice

