@@ -14,7 +14,8 @@
 
 namespace sluice {
 
-// Rotary position embedding as the families here use it.
+// Rotary position embedding as the families here use it. The names on the right are ggml_rope_ext's, and the values are
+// as it takes them: cos and sin are multiplied by attention_factor, and with YaRN by 1 + 0.1 ln(factor) besides.
 struct RopeParameters {
   enum class Pairing : uint8_t {
     kAdjacent,  // (x[2i], x[2i+1]) turn together: family llama in GGUF
@@ -23,11 +24,13 @@ struct RopeParameters {
   enum class Scaling : uint8_t { kNone, kLinear, kYarn };
   Pairing pairing = Pairing::kAdjacent;
   Scaling scaling = Scaling::kNone;
-  int32_t n_dims = 0;            // how many of a head's dimensions turn
-  float base = 10000.0f;         // theta
-  float factor = 1.0f;           // context extension: positions are divided by it (linear; YaRN: in its low frequencies)
-  int32_t original_context = 0;  // YaRN: the context the model was first trained with
-  float extrapolation_mix = 1.0f, attention_factor = 1.0f, beta_fast = 32.0f, beta_slow = 1.0f;  // YaRN
+  int32_t n_dims = 0;     // how many of a head's dimensions turn
+  float base = 10000.0f;  // theta
+  float factor = 1.0f;    // context extension: positions are divided by it (linear; YaRN: in its low frequencies)
+  int32_t original_context = 0;               // YaRN: the context the model was first trained with
+  float extrapolation_mix = 0.0f;             // ext_factor: 1 with YaRN, else 0
+  float attention_factor = 1.0f;              // attn_factor
+  float beta_fast = 32.0f, beta_slow = 1.0f;  // YaRN
 };
 
 struct HyperParameters {
@@ -39,7 +42,8 @@ struct HyperParameters {
   RopeParameters rope;
 };
 
-// A tensor in mapped memory. ne as in ggml: ne[0] is the contiguous dimension. A matrix [n_out, n_in] has ne = {n_in, n_out}.
+// A tensor in mapped memory. ne as in ggml: ne[0] is the contiguous dimension. A matrix [n_out, n_in] has ne = {n_in,
+// n_out}.
 struct Tensor {
   std::string name;
   ggml_type type = GGML_TYPE_F32;
@@ -52,15 +56,15 @@ struct Tensor {
 
 // The weights of one layer. Tensors that the model doesn't have are empty.
 struct LayerWeights {
-  Tensor attention_norm;              // [d_model]
-  Tensor q, k, v;                     // [heads * head_dim, d_model]; k and v: [kv_heads * head_dim, d_model]
-  Tensor q_bias, k_bias, v_bias;      // qwen2; some llama files
-  Tensor q_norm, k_norm;              // [head_dim]: qwen3
-  Tensor attention_out;               // [d_model, heads * head_dim]
+  Tensor attention_norm;          // [d_model]
+  Tensor q, k, v;                 // [heads * head_dim, d_model]; k and v: [kv_heads * head_dim, d_model]
+  Tensor q_bias, k_bias, v_bias;  // qwen2; some llama files
+  Tensor q_norm, k_norm;          // [head_dim]: qwen3
+  Tensor attention_out;           // [d_model, heads * head_dim]
   Tensor attention_out_bias;
-  Tensor ffn_norm;                    // [d_model]
-  Tensor gate, up;                    // [d_ff, d_model]
-  Tensor down;                        // [d_model, d_ff]
+  Tensor ffn_norm;  // [d_model]
+  Tensor gate, up;  // [d_ff, d_model]
+  Tensor down;      // [d_model, d_ff]
   Tensor gate_bias, up_bias, down_bias;
 };
 
@@ -86,7 +90,7 @@ class StageWeights {
   Tensor token_embedding;            // [n_vocab, d_model]; if asked for
   Tensor output_norm, output;        // [d_model]; [n_vocab, d_model] (the token embedding when tied); if asked for
   Tensor output_bias;
-  Tensor rope_factors;               // [rope.n_dims / 2] f32, if the model has them: frequencies are divided by these
+  Tensor rope_factors;  // [rope.n_dims / 2] f32, if the model has them: frequencies are divided by these
 
   // Tells the kernel that the pages behind `tensor` are no longer needed (its values were packed elsewhere).
   void release(const Tensor& tensor) const;
@@ -106,8 +110,8 @@ class ModelFile {
  public:
   // Opens a file, or the first of a sharded model (name-00001-of-0000N.gguf; any shard's name will do) with all its
   // shards, and checks magic, version, counts, every extent against the file's size, types, shapes against the
-  // hyperparameters, the vocabulary (lengths, duplicates, types, special ids, byte tokens, merges), and that the family is
-  // known. Errors name the file and what is wrong; kind kInput.
+  // hyperparameters, the vocabulary (lengths, duplicates, types, special ids, byte tokens, merges), and that the family
+  // is known. Errors name the file and what is wrong; kind kInput.
   static Result<ModelFile> open(const std::string& path);
 
   ModelFile(ModelFile&&) noexcept;
@@ -116,7 +120,7 @@ class ModelFile {
 
   const std::string& path() const;  // of the first shard
   const HyperParameters& hparams() const;
-  bool tied_head() const;           // the output matrix is the token embedding
+  bool tied_head() const;                    // the output matrix is the token embedding
   const std::string& chat_template() const;  // Jinja source; empty if the file has none
   std::string general_type() const;          // e.g. "Q4_1 mostly", for people
   int64_t parameter_count() const;

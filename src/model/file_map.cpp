@@ -1,0 +1,58 @@
+#include "model/file_map.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace sluice {
+
+MappedBytes::~MappedBytes() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+Result<OpenFile> OpenFile::open(const std::string& path) {
+  // Not blocking: somebody may name a pipe.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return input_error(path + ": " + std::strerror(errno));
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(fd);
+    return input_error(path + ": not a file");
+  }
+  return OpenFile(path, fd, static_cast<uint64_t>(status.st_size));
+}
+
+OpenFile::~OpenFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<MappedBytes> OpenFile::map(uint64_t offset, size_t length) const {
+  // Pages beyond the end of a file would end the program when they are read.
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0 || static_cast<uint64_t>(status.st_size) < offset + length)
+    return input_error(path_ + ": has become shorter since it was opened");
+  void* data = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, fd_, static_cast<off_t>(offset));
+  if (data == MAP_FAILED) return runtime_error(path_ + ": cannot be mapped: " + std::strerror(errno));
+  MappedBytes mapped;
+  mapped.data_ = static_cast<const std::byte*>(data);
+  mapped.size_ = length;
+  return mapped;
+}
+
+size_t page_size() {
+  static const size_t size = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+void forget_pages(std::span<const std::byte> bytes) {
+  const size_t page = page_size();
+  const auto begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(bytes.data() + bytes.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+}  // namespace sluice

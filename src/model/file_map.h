@@ -1,0 +1,66 @@
+// A file of the operating system, opened once and mapped in parts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+
+namespace sluice {
+
+// Mapped bytes of a file, read-only.
+class MappedBytes {
+ public:
+  MappedBytes() = default;
+  MappedBytes(MappedBytes&& other) noexcept { swap(other); }
+  MappedBytes& operator=(MappedBytes&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~MappedBytes();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  friend class OpenFile;
+  void swap(MappedBytes& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// A regular file, open for reading. The mappings outlive it.
+class OpenFile {
+ public:
+  // An error is of kind kInput and names the file.
+  static Result<OpenFile> open(const std::string& path);
+  OpenFile(OpenFile&& other) noexcept
+      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+  OpenFile& operator=(OpenFile&&) = delete;
+  ~OpenFile();
+
+  const std::string& path() const { return path_; }
+  uint64_t size() const { return size_; }  // when it was opened
+
+  // Maps [offset, offset + length). REQUIRES: offset a multiple of the page size, length > 0. An error names the file:
+  // it has become shorter, or memory is out.
+  Result<MappedBytes> map(uint64_t offset, size_t length) const;
+
+ private:
+  OpenFile(std::string path, int fd, uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  std::string path_;
+  int fd_ = -1;
+  uint64_t size_ = 0;
+};
+
+size_t page_size();
+
+// Tells the kernel that these bytes of a mapping are not needed for now: whole pages inside them leave memory.
+void forget_pages(std::span<const std::byte> bytes);
+
+}  // namespace sluice

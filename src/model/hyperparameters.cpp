@@ -1,0 +1,196 @@
+#include "model/hyperparameters.h"
+
+#include <cmath>
+
+namespace sluice {
+
+namespace {
+
+// No dimension of a model comes near this; products of two stay far inside 64 bits.
+constexpr uint32_t kMaxDimension = 1u << 24;
+constexpr uint32_t kMaxLayers = 512;  // libllama's
+constexpr uint32_t kMaxHeadDim = 1024;
+
+// The keys "<architecture>.<name>" of one file.
+class Keys {
+ public:
+  Keys(const gguf::Header& header, std::string architecture)
+      : header_(header), architecture_(std::move(architecture)) {}
+
+  std::string full(const std::string& name) const { return architecture_ + "." + name; }
+
+  tl::unexpected<Error> wrong(const std::string& name, const std::string& why) const {
+    return input_error("metadata key '" + full(name) + "' " + why);
+  }
+
+  // A count in [1, limit].
+  Result<int32_t> count(const std::string& name, uint32_t limit, std::optional<int32_t> otherwise = {}) const {
+    SLUICE_TRY(const auto value, header_.optional_u32(full(name)));
+    if (!value && otherwise) return *otherwise;
+    if (!value) return wrong(name, "is missing");
+    return in_range(name, *value, limit);
+  }
+
+  // The same for what may be given layer by layer; layers that differ are not computed.
+  Result<int32_t> layer_count(const std::string& name, uint32_t limit, int32_t n_layers,
+                              std::optional<int32_t> otherwise = {}) const {
+    const gguf::Value* value = header_.find(full(name));
+    if (value == nullptr || !value->is_array) return count(name, limit, otherwise);
+    if (value->type != gguf::Type::kUint32 && value->type != gguf::Type::kInt32)
+      return wrong(name, "should be a u32 or an array of them");
+    if (value->count != static_cast<uint64_t>(n_layers)) return wrong(name, "should have one number a layer");
+    const auto first = header_.scalar<uint32_t>(*value);
+    for (uint64_t i = 1; i < value->count; ++i)
+      if (header_.scalar<uint32_t>(*value, i) != first) return wrong(name, "differs from layer to layer");
+    return in_range(name, first, limit);
+  }
+
+  // A finite number.
+  Result<float> number(const std::string& name, std::optional<float> otherwise = {}) const {
+    SLUICE_TRY(const auto value, header_.optional_f32(full(name)));
+    if (!value && otherwise) return *otherwise;
+    if (!value) return wrong(name, "is missing");
+    if (!std::isfinite(*value)) return wrong(name, "is not a finite number");
+    return *value;
+  }
+
+  Result<std::string> text(const std::string& name, const std::string& otherwise) const {
+    SLUICE_TRY(const auto value, header_.optional_string(full(name)));
+    return value ? std::string(*value) : otherwise;
+  }
+
+  // A number that other engines leave alone in this family, or a switch: anything but `plain` would change the tokens.
+  Status must_be(const std::string& name, float plain, const char* what) const {
+    const gguf::Value* value = header_.find(full(name));
+    if (value == nullptr) return {};
+    if (!value->is_array && value->type == gguf::Type::kFloat32 && header_.scalar<float>(*value) == plain) return {};
+    if (!value->is_array && value->type == gguf::Type::kUint32 &&
+        static_cast<float>(header_.scalar<uint32_t>(*value)) == plain)
+      return {};
+    if (!value->is_array && value->type == gguf::Type::kBool && header_.scalar<uint8_t>(*value) == plain) return {};
+    return wrong(name, std::string("asks for ") + what + ", which is not supported");
+  }
+
+ private:
+  Result<int32_t> in_range(const std::string& name, uint32_t value, uint32_t limit) const {
+    if (value < 1 || value > limit)
+      return wrong(name, "is " + std::to_string(value) + "; it should be from 1 to " + std::to_string(limit));
+    return static_cast<int32_t>(value);
+  }
+
+  const gguf::Header& header_;
+  std::string architecture_;
+};
+
+Status refuse_unsupported(const Keys& keys) {
+  SLUICE_TRY_STATUS(keys.must_be("expert_count", 0, "a mixture of experts"));
+  SLUICE_TRY_STATUS(keys.must_be("expert_used_count", 0, "a mixture of experts"));
+  SLUICE_TRY_STATUS(keys.must_be("nextn_predict_layers", 0, "layers that predict further tokens"));
+  SLUICE_TRY_STATUS(keys.must_be("attention.causal", 1, "attention to later tokens"));
+  SLUICE_TRY_STATUS(keys.must_be("attention.scale", 0, "an attention scale of its own"));
+  SLUICE_TRY_STATUS(keys.must_be("logit_scale", 1, "scaled logits"));
+  SLUICE_TRY_STATUS(keys.must_be("embedding_scale", 1, "scaled embeddings"));
+  SLUICE_TRY_STATUS(keys.must_be("residual_scale", 1, "scaled residuals"));
+  return {};
+}
+
+// The heads: their number, their sharing of keys and values, and the size of one.
+Status read_heads(const Keys& keys, const ModelFamily& family, HyperParameters& h) {
+  SLUICE_TRY(h.n_heads, keys.layer_count("attention.head_count", kMaxDimension, h.n_layers));
+  SLUICE_TRY(h.n_kv_heads, keys.layer_count("attention.head_count_kv", kMaxDimension, h.n_layers, h.n_heads));
+  if (h.n_heads % h.n_kv_heads != 0) return keys.wrong("attention.head_count_kv", "should divide attention.head_count");
+  SLUICE_TRY(h.head_dim, keys.count("attention.key_length", kMaxHeadDim, h.d_model / h.n_heads));
+  SLUICE_TRY(const int32_t value_dim, keys.count("attention.value_length", kMaxHeadDim, h.d_model / h.n_heads));
+  if (value_dim != h.head_dim)
+    return keys.wrong("attention.value_length", "differs from attention.key_length, which is not supported");
+  if (h.head_dim < 2 || h.head_dim > static_cast<int32_t>(kMaxHeadDim) || h.head_dim % 2 != 0)
+    return keys.wrong("attention.key_length", "gives heads of " + std::to_string(h.head_dim) +
+                                                  " dimensions; an even number up to 1024 is needed");
+  if (family.head_dim_divides_model && int64_t{h.n_heads} * h.head_dim != h.d_model)
+    return keys.wrong("attention.head_count", "times the size of a head should be embedding_length");
+  return {};
+}
+
+// As llama.cpp derives its parameters for these families: YaRN with ext_factor 1, its own beta_fast and beta_slow, and
+// an attention factor that compensates for context extensions below 1 only. Other values for these are refused, since
+// files that carry them give other tokens there.
+Status read_rope_scaling(const Keys& keys, HyperParameters& h) {
+  RopeParameters& rope = h.rope;
+  SLUICE_TRY(const std::string type, keys.text("rope.scaling.type", "linear"));
+  if (type != "none" && type != "linear" && type != "yarn")
+    return keys.wrong("rope.scaling.type", "is '" + type.substr(0, 32) + "'; none, linear and yarn are supported");
+  SLUICE_TRY(const float old_factor, keys.number("rope.scale_linear", 0.0f));
+  SLUICE_TRY(float factor, keys.number("rope.scaling.factor", old_factor));
+  if (factor == 0.0f || type == "none") factor = 1.0f;
+  if (factor < 1e-3f || factor > 1e6f) return keys.wrong("rope.scaling.factor", "should be from 0.001 to 1000000");
+  SLUICE_TRY(rope.original_context, keys.count("rope.scaling.original_context_length", INT32_MAX, h.context_length));
+  SLUICE_TRY(rope.attention_factor, keys.number("rope.scaling.attn_factor", 1.0f));
+  SLUICE_TRY_STATUS(keys.must_be("rope.scaling.yarn_ext_factor", 1, "another YaRN mix"));
+  SLUICE_TRY_STATUS(keys.must_be("rope.scaling.yarn_attn_factor", 1, "another YaRN attention factor"));
+  SLUICE_TRY_STATUS(keys.must_be("rope.scaling.yarn_beta_fast", 32, "other YaRN frequencies"));
+  SLUICE_TRY_STATUS(keys.must_be("rope.scaling.yarn_beta_slow", 1, "other YaRN frequencies"));
+  SLUICE_TRY_STATUS(keys.must_be("rope.scaling.yarn_log_multiplier", 0, "another YaRN attention factor"));
+
+  rope.factor = factor;
+  rope.scaling = type == "yarn"   ? RopeParameters::Scaling::kYarn
+                 : factor != 1.0f ? RopeParameters::Scaling::kLinear
+                                  : RopeParameters::Scaling::kNone;
+  if (rope.scaling == RopeParameters::Scaling::kYarn) {
+    rope.extrapolation_mix = 1.0f;
+    const float magnitude = 1.0f + 0.1f * std::log(factor);  // what the rotation multiplies by
+    rope.attention_factor *= (factor <= 1.0f ? 1.0f : magnitude) * (1.0f / magnitude);
+    if (!std::isfinite(rope.attention_factor)) return keys.wrong("rope.scaling.factor", "is too small for YaRN");
+  }
+  return {};
+}
+
+Status read_rope(const Keys& keys, const ModelFamily& family, HyperParameters& h) {
+  h.rope.pairing = family.rope_pairing;
+  SLUICE_TRY(h.rope.n_dims, keys.count("rope.dimension_count", kMaxHeadDim, h.head_dim));
+  if (h.rope.n_dims != h.head_dim)
+    return keys.wrong("rope.dimension_count", "should be the size of a head, " + std::to_string(h.head_dim));
+  SLUICE_TRY(h.rope.base, keys.number("rope.freq_base", 10000.0f));
+  if (h.rope.base <= 1.0f) return keys.wrong("rope.freq_base", "should be above 1");
+  return read_rope_scaling(keys, h);
+}
+
+}  // namespace
+
+Result<HyperParameters> read_hyperparameters(const gguf::Header& header) {
+  HyperParameters h;
+  SLUICE_TRY(const auto architecture, header.optional_string("general.architecture"));
+  if (!architecture) return input_error("metadata key 'general.architecture' is missing");
+  const ModelFamily* family = find_family(*architecture);
+  if (family == nullptr) {
+    std::string known;
+    for (const ModelFamily& f : kModelFamilies) known += (known.empty() ? "" : ", ") + std::string(f.architecture);
+    return input_error("architecture '" + std::string(architecture->substr(0, 32)) + "' is not supported; known are " +
+                       known);
+  }
+  h.architecture = family->architecture;
+  SLUICE_TRY(const auto name, header.optional_string("general.name"));
+  if (name) h.name = *name;
+
+  const Keys keys(header, h.architecture);
+  SLUICE_TRY_STATUS(refuse_unsupported(keys));
+  SLUICE_TRY(h.n_layers, keys.count("block_count", kMaxLayers));
+  SLUICE_TRY(h.d_model, keys.count("embedding_length", kMaxDimension));
+  SLUICE_TRY(h.context_length, keys.count("context_length", INT32_MAX));
+  SLUICE_TRY(h.d_ff, keys.layer_count("feed_forward_length", kMaxDimension, h.n_layers));
+  SLUICE_TRY(h.norm_epsilon, keys.number("attention.layer_norm_rms_epsilon"));
+  if (h.norm_epsilon <= 0.0f || h.norm_epsilon >= 1.0f)
+    return keys.wrong("attention.layer_norm_rms_epsilon", "should be above 0 and below 1");
+  SLUICE_TRY_STATUS(read_heads(keys, *family, h));
+  SLUICE_TRY_STATUS(read_rope(keys, *family, h));
+
+  const gguf::Value* tokens = header.find("tokenizer.ggml.tokens");
+  if (tokens == nullptr || !tokens->is_array_of(gguf::Type::kString))
+    return input_error("metadata key 'tokenizer.ggml.tokens' should be an array of strings");
+  if (tokens->count < 1 || tokens->count > kMaxDimension)
+    return input_error("the vocabulary has " + std::to_string(tokens->count) + " tokens; 1 to " +
+                       std::to_string(kMaxDimension) + " are possible");
+  h.n_vocab = static_cast<int32_t>(tokens->count);
+  return h;
+}
+
+}  // namespace sluice

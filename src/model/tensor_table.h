@@ -1,0 +1,41 @@
+// Which tensors a model must and may have, with their shapes and the places where the engine finds them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/family.h"
+#include "model/model_file.h"
+
+namespace sluice {
+
+enum class Need : uint8_t { kRequired, kOptional };
+
+// One tensor of every layer ("blk.<layer>.<name>").
+struct LayerTensor {
+  const char* name;
+  Tensor LayerWeights::*member;
+  Need need;
+  int64_t n_in = 0, n_out = 0;  // a matrix [n_out, n_in] of any weight type, or with n_out = 0 a vector [n_in] of f32
+};
+
+// One tensor of the model, and which stages need it.
+enum class TensorUser : uint8_t { kEmbedding, kLayers, kHead };
+struct ModelTensor {
+  const char* name;
+  TensorUser user;
+  Tensor StageWeights::*member;
+  Need need;
+  int64_t n_in = 0, n_out = 0;
+};
+
+inline constexpr const char *kTokenEmbedding = "token_embd.weight", *kOutput = "output.weight";
+
+std::vector<LayerTensor> layer_tensors(const HyperParameters& hparams, const ModelFamily& family);
+std::vector<ModelTensor> model_tensors(const HyperParameters& hparams, const ModelFamily& family);
+
+inline std::string layer_tensor_name(int32_t layer, const char* name) {
+  return "blk." + std::to_string(layer) + "." + name;
+}
+
+}  // namespace sluice

@@ -1,0 +1,7 @@
+#include "model/vocabulary.h"
+
+namespace sluice {
+
+Status check_vocabulary(const gguf::Header&) { return {}; }
+
+}  // namespace sluice

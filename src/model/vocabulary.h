@@ -1,0 +1,12 @@
+// The vocabulary in a file's metadata, checked for everything that libllama takes for granted.
+#pragma once
+
+#include "model/gguf.h"
+
+namespace sluice {
+
+// Tokenizer kinds gpt2 (byte-level BPE) and llama (SentencePiece). After success libllama loads the vocabulary and
+// tokenizes any valid UTF-8 without assertion or exception. An error has no file name in it.
+Status check_vocabulary(const gguf::Header& header);
+
+}  // namespace sluice
