@@ -1,0 +1,219 @@
+#include "support/tiny_model.h"
+
+#include <gguf.h>
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+
+#include "base/random.h"
+#include "support/tiny_vocabulary.h"
+
+namespace sluice::test {
+
+namespace {
+
+using GgufContext = std::unique_ptr<gguf_context, decltype(&gguf_free)>;
+using GgmlContext = std::unique_ptr<ggml_context, decltype(&ggml_free)>;
+
+[[noreturn]] void fail(const std::string& why) { throw std::runtime_error("write_tiny_model: " + why); }
+
+// A tensor as it goes into the file.
+struct TensorData {
+  std::string name;
+  ggml_type type;
+  int64_t ne[2];
+  std::vector<uint8_t> bytes;
+};
+
+uint32_t hash_of(const std::string& name) {
+  uint32_t hash = 2166136261u;  // FNV-1a
+  for (char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 16777619u;
+  return hash;
+}
+
+// Uniform values of mean `mean` and standard deviation `deviation`: a function of seed, name and place.
+std::vector<float> random_values(uint64_t seed, const std::string& name, int64_t n, float mean, float deviation) {
+  std::vector<float> values(static_cast<size_t>(n));
+  const uint32_t id = hash_of(name);
+  for (size_t i = 0; i < values.size(); i += 4) {
+    const auto words = philox4x32({static_cast<uint32_t>(i / 4), id, 0, static_cast<uint32_t>(Purpose::kTest)},
+                                  {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+    for (size_t j = 0; j < 4 && i + j < values.size(); ++j) {
+      const float u = (static_cast<float>(words[j] >> 8) + 0.5f) * 0x1p-23f - 1.0f;  // (-1, 1), variance 1/3
+      values[i + j] = mean + deviation * 1.7320508f * u;
+    }
+  }
+  return values;
+}
+
+std::vector<uint8_t> encode(ggml_type type, const std::vector<float>& values, int64_t n_in) {
+  if (n_in % ggml_blck_size(type) != 0)
+    fail(std::string("rows of ") + std::to_string(n_in) + " values do not fit type " + ggml_type_name(type));
+  const int64_t n_rows = static_cast<int64_t>(values.size()) / n_in;
+  std::vector<uint8_t> bytes(ggml_row_size(type, n_in) * static_cast<size_t>(n_rows));
+  const std::vector<float> importance(static_cast<size_t>(n_in), 1.0f);
+  ggml_quantize_chunk(type, values.data(), bytes.data(), 0, n_rows, n_in,
+                      ggml_quantize_requires_imatrix(type) ? importance.data() : nullptr);
+  return bytes;
+}
+
+// All tensors of the model that `spec` describes.
+class Weights {
+ public:
+  explicit Weights(const TinyModelSpec& spec) : spec_(spec) {}
+
+  std::vector<TensorData> make(int64_t n_vocab) {
+    const bool biases = spec_.attention_bias || spec_.architecture == "qwen2";
+    const int64_t d = spec_.d_model, head = spec_.head_dim, n_q = spec_.n_heads * head, n_kv = spec_.n_kv_heads * head;
+    const float output_deviation = spec_.output_scale / std::sqrt(static_cast<float>(d));
+    add("token_embd.weight", spec_.embedding_type, d, n_vocab, 0.0f, spec_.tied ? output_deviation : 1.0f);
+    for (int32_t i = 0; i < spec_.n_layers; ++i) {
+      const std::string layer = "blk." + std::to_string(i) + ".";
+      vector(layer + "attn_norm.weight", d, 1.0f);
+      matrix(layer + "attn_q.weight", d, n_q);
+      matrix(layer + "attn_k.weight", d, n_kv);
+      matrix(layer + "attn_v.weight", d, n_kv);
+      if (biases) {
+        vector(layer + "attn_q.bias", n_q, 0.0f);
+        vector(layer + "attn_k.bias", n_kv, 0.0f);
+        vector(layer + "attn_v.bias", n_kv, 0.0f);
+      }
+      if (spec_.architecture == "qwen3") {
+        vector(layer + "attn_q_norm.weight", head, 1.0f);
+        vector(layer + "attn_k_norm.weight", head, 1.0f);
+      }
+      matrix(layer + "attn_output.weight", n_q, d);
+      vector(layer + "ffn_norm.weight", d, 1.0f);
+      matrix(layer + "ffn_gate.weight", d, spec_.d_ff);
+      matrix(layer + "ffn_up.weight", d, spec_.d_ff);
+      matrix(layer + "ffn_down.weight", spec_.d_ff, d);
+    }
+    vector("output_norm.weight", d, 1.0f);
+    if (!spec_.tied) add("output.weight", spec_.type, d, n_vocab, 0.0f, output_deviation);
+    if (spec_.rope_scaling == "factors") rope_factors();
+    return std::move(tensors_);
+  }
+
+ private:
+  void add(const std::string& name, ggml_type type, int64_t n_in, int64_t n_out, float mean, float deviation) {
+    const auto values = random_values(spec_.seed, name, n_in * n_out, mean, deviation);
+    tensors_.push_back({name, type, {n_in, n_out}, encode(type, values, n_in)});
+  }
+  void matrix(const std::string& name, int64_t n_in, int64_t n_out) {
+    add(name, spec_.type, n_in, n_out, 0.0f, spec_.weight_scale / std::sqrt(static_cast<float>(n_in)));
+  }
+  void vector(const std::string& name, int64_t n, float mean) { add(name, GGML_TYPE_F32, n, 1, mean, 0.1f); }
+
+  // As in Llama 3: fast dimensions keep their frequency, slow ones are divided by 8, with a ramp between.
+  void rope_factors() {
+    const int64_t n = spec_.head_dim / 2;
+    std::vector<float> factors(static_cast<size_t>(n));
+    for (int64_t i = 0; i < n; ++i)
+      factors[static_cast<size_t>(i)] = 1.0f + 7.0f * static_cast<float>(i) / static_cast<float>(n);
+    tensors_.push_back({"rope_freqs.weight", GGML_TYPE_F32, {n, 1}, encode(GGML_TYPE_F32, factors, n)});
+  }
+
+  const TinyModelSpec& spec_;
+  std::vector<TensorData> tensors_;
+};
+
+void set_strings(gguf_context* file, const char* key, const std::vector<std::string>& texts) {
+  std::vector<const char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(text.c_str());
+  gguf_set_arr_str(file, key, pointers.data(), pointers.size());
+}
+
+void set_vocabulary(gguf_context* file, const TinyVocabulary& v) {
+  gguf_set_val_str(file, "tokenizer.ggml.model", v.model.c_str());
+  if (!v.pre.empty()) gguf_set_val_str(file, "tokenizer.ggml.pre", v.pre.c_str());
+  set_strings(file, "tokenizer.ggml.tokens", v.tokens);
+  gguf_set_arr_data(file, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, v.types.data(), v.types.size());
+  if (!v.scores.empty())
+    gguf_set_arr_data(file, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, v.scores.data(), v.scores.size());
+  if (v.model == "gpt2") set_strings(file, "tokenizer.ggml.merges", v.merges);
+  gguf_set_val_u32(file, "tokenizer.ggml.bos_token_id", v.bos);
+  gguf_set_val_u32(file, "tokenizer.ggml.eos_token_id", v.eos);
+  gguf_set_val_bool(file, "tokenizer.ggml.add_bos_token", v.adds_bos);
+}
+
+void set_rope(gguf_context* file, const TinyModelSpec& spec) {
+  const auto key = [&](const char* name) { return spec.architecture + ".rope." + name; };
+  gguf_set_val_u32(file, key("dimension_count").c_str(), static_cast<uint32_t>(spec.head_dim));
+  gguf_set_val_f32(file, key("freq_base").c_str(), spec.rope_base);
+  if (spec.rope_scaling == "linear" || spec.rope_scaling == "yarn") {
+    gguf_set_val_str(file, key("scaling.type").c_str(), spec.rope_scaling.c_str());
+    gguf_set_val_f32(file, key("scaling.factor").c_str(), 4.0f);
+    gguf_set_val_u32(file, key("scaling.original_context_length").c_str(),
+                     static_cast<uint32_t>(spec.context_length / 4));
+  } else if (spec.rope_scaling != "none" && spec.rope_scaling != "factors") {
+    fail("no RoPE scaling '" + spec.rope_scaling + "'");
+  }
+}
+
+void set_metadata(gguf_context* file, const TinyModelSpec& spec, const TinyVocabulary& vocabulary) {
+  const auto set = [&](const char* name, int32_t value) {
+    gguf_set_val_u32(file, (spec.architecture + "." + name).c_str(), static_cast<uint32_t>(value));
+  };
+  gguf_set_val_str(file, "general.architecture", spec.architecture.c_str());
+  gguf_set_val_str(file, "general.name", ("tiny-" + spec.architecture).c_str());
+  set("block_count", spec.n_layers);
+  set("context_length", spec.context_length);
+  set("embedding_length", spec.d_model);
+  set("feed_forward_length", spec.d_ff);
+  set("attention.head_count", spec.n_heads);
+  set("attention.head_count_kv", spec.n_kv_heads);
+  set("attention.key_length", spec.head_dim);
+  set("attention.value_length", spec.head_dim);
+  gguf_set_val_f32(file, (spec.architecture + ".attention.layer_norm_rms_epsilon").c_str(), 1e-5f);
+  set_rope(file, spec);
+  set_vocabulary(file, vocabulary);
+  if (!spec.chat_template.empty()) gguf_set_val_str(file, "tokenizer.chat_template", spec.chat_template.c_str());
+}
+
+void write_file(gguf_context* file, std::vector<TensorData>& tensors, size_t first, size_t last,
+                const std::string& path) {
+  const GgmlContext context(ggml_init({ggml_tensor_overhead() * (last - first + 1), nullptr, true}), &ggml_free);
+  for (size_t i = first; i < last; ++i) {
+    TensorData& data = tensors[i];
+    const int n_dims = data.ne[1] == 1 && data.name.find("embd") == std::string::npos ? 1 : 2;
+    ggml_tensor* tensor = ggml_new_tensor(context.get(), data.type, n_dims, data.ne);
+    ggml_set_name(tensor, data.name.c_str());
+    tensor->data = data.bytes.data();
+    gguf_add_tensor(file, tensor);
+  }
+  if (!gguf_write_to_file(file, path.c_str(), false)) fail("cannot write " + path);
+}
+
+}  // namespace
+
+std::string write_tiny_model(const TinyModelSpec& spec, const std::string& path) {
+  const TinyVocabulary vocabulary = tiny_vocabulary(spec.tokenizer, spec.extra_tokens);
+  if (spec.rope_scaling == "factors" && spec.architecture != "llama") fail("only llama has RoPE factors");
+  std::vector<TensorData> tensors = Weights(spec).make(static_cast<int64_t>(vocabulary.tokens.size()));
+  if (spec.shards == 1) {
+    const GgufContext file(gguf_init_empty(), &gguf_free);
+    set_metadata(file.get(), spec, vocabulary);
+    write_file(file.get(), tensors, 0, tensors.size(), path);
+    return path;
+  }
+  if (!path.ends_with(".gguf")) fail("the name of a sharded model ends in .gguf");
+  std::string first_path;
+  const auto n = static_cast<size_t>(spec.shards);
+  for (size_t i = 0; i < n; ++i) {
+    const GgufContext file(gguf_init_empty(), &gguf_free);
+    if (i == 0) set_metadata(file.get(), spec, vocabulary);
+    gguf_set_val_u16(file.get(), "split.no", static_cast<uint16_t>(i));
+    gguf_set_val_u16(file.get(), "split.count", static_cast<uint16_t>(n));
+    gguf_set_val_i32(file.get(), "split.tensors.count", static_cast<int32_t>(tensors.size()));
+    char suffix[64];
+    std::snprintf(suffix, sizeof(suffix), "-%05zu-of-%05zu.gguf", i + 1, n);
+    const std::string shard = path.substr(0, path.size() - 5) + suffix;
+    write_file(file.get(), tensors, tensors.size() * i / n, tensors.size() * (i + 1) / n, shard);
+    if (i == 0) first_path = shard;
+  }
+  return first_path;
+}
+
+}  // namespace sluice::test
