@@ -17,10 +17,10 @@ struct Id {
   constexpr auto operator<=>(const Id&) const = default;
 };
 
-using NodeId = Id<struct NodeTag>;          // a node of a TokenTree; never given out twice in one tree
-using Cell = Id<struct CellTag>;            // a place for one token's keys and values, the same at every stage of a model
+using NodeId = Id<struct NodeTag>;  // a node of a TokenTree; never given out twice in one tree
+using Cell = Id<struct CellTag>;    // a place for one token's keys and values, the same at every stage of a model
 using SequenceId = Id<struct SequenceTag>;  // one text: its committed tokens and the tree that hangs from them
-using BatchId = Id<struct BatchTag>;        // batches are numbered in the order in which they enter a model's first stage
+using BatchId = Id<struct BatchTag>;  // batches are numbered in the order in which they enter a model's first stage
 using StageId = Id<struct StageTag>;
 
 using Token = int32_t;

@@ -1,5 +1,5 @@
-// Elementary functions with the same bits on every machine: only additions, products, fused multiply-adds where written as
-// such, and integer operations, so that no libm decides a token. Errors are against the correctly rounded value.
+// Elementary functions with the same bits on every machine: only additions, products, fused multiply-adds where written
+// as such, and integer operations, so that no libm decides a token. Errors are against the correctly rounded value.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,8 @@ namespace sluice {
 inline float exp_f32(float x) {
   constexpr float kLog2e = 1.44269504088896341f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   const float clamped = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
-  const float shifted = std::fma(clamped, kLog2e, 12582912.0f);  // round to the nearest integer in the low mantissa bits
+  const float shifted =
+      std::fma(clamped, kLog2e, 12582912.0f);  // round to the nearest integer in the low mantissa bits
   const float n = shifted - 12582912.0f;
   float r = std::fma(-n, kLn2High, clamped);
   r = std::fma(-n, kLn2Low, r);

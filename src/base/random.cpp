@@ -17,11 +17,15 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
   return counter;
 }
 
-double uniform(const DrawSite& site, uint32_t token) {
-  const auto words = philox4x32({token / 4, site.position, site.choice, static_cast<uint32_t>(site.purpose)},
+std::array<double, 4> uniform4(const DrawSite& site, uint32_t block) {
+  const auto words = philox4x32({block, site.position, site.choice, static_cast<uint32_t>(site.purpose)},
                                 {static_cast<uint32_t>(site.seed), static_cast<uint32_t>(site.seed >> 32)});
-  return (static_cast<double>(words[token % 4]) + 0.5) * 0x1p-32;
+  std::array<double, 4> uniforms;
+  for (int i = 0; i < 4; ++i) uniforms[i] = (static_cast<double>(words[i]) + 0.5) * 0x1p-32;
+  return uniforms;
 }
+
+double uniform(const DrawSite& site, uint32_t token) { return uniform4(site, token / 4)[token % 4]; }
 
 double gumbel(const DrawSite& site, uint32_t token) { return -log_f64(-log_f64(uniform(site, token))); }
 

@@ -28,8 +28,12 @@ struct DrawSite {
   Purpose purpose = Purpose::kSample;
 };
 
-// Uniform in the open interval (0, 1): (word + 0.5) / 2^32 for the word of `token` at this site. Tokens 4k … 4k+3 share a block.
+// Uniform in the open interval (0, 1): (word + 0.5) / 2^32 for the word of `token` at this site. Tokens 4k … 4k+3 share
+// a block.
 double uniform(const DrawSite& site, uint32_t token);
+
+// The uniforms of tokens 4 block … 4 block + 3 at this site, for the price of one.
+std::array<double, 4> uniform4(const DrawSite& site, uint32_t block);
 
 // Standard Gumbel noise, -log(-log(u)), of `token` at this site; between -3.2 and 22.9. The same bits on every machine.
 double gumbel(const DrawSite& site, uint32_t token);

@@ -44,8 +44,8 @@ inline tl::unexpected<Error> runtime_error(std::string message) {
 #define SLUICE_TRY_CAT2(a, b) a##b
 #define SLUICE_TRY_CAT(a, b) SLUICE_TRY_CAT2(a, b)
 #define SLUICE_TRY(declaration, expression) SLUICE_TRY_IMPL(SLUICE_TRY_CAT(result_, __LINE__), declaration, expression)
-#define SLUICE_TRY_IMPL(result, declaration, expression)                    \
-  auto result = (expression);                                               \
+#define SLUICE_TRY_IMPL(result, declaration, expression)                          \
+  auto result = (expression);                                                     \
   if (!result) return tl::unexpected<::sluice::Error>(std::move(result).error()); \
   declaration = std::move(*result)
 #define SLUICE_TRY_STATUS(expression) \

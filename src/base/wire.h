@@ -1,9 +1,9 @@
-// What travels between the coordinator and the workers, and from stage to stage. Flat data, no pointers: the same structs
-// cross a queue inside a process and a network.
+// What travels between the coordinator and the workers, and from stage to stage. Flat data, no pointers: the same
+// structs cross a queue inside a process and a network.
 //
 // Order is meaning. From the coordinator to stage 0 and from each stage to the next, batches travel in FIFO order, and
-// everything that changes what a cell or a sequence means (opening, prompt rows, commits, truncations) travels inside them.
-// Only a `Cancel` may overtake.
+// everything that changes what a cell or a sequence means (opening, prompt rows, commits, truncations) travels inside
+// them. Only a `Cancel` may overtake.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@
 
 namespace sluice {
 
-// How the next token is drawn from the logits. The order is: repetition penalty, logit bias, temperature, top-k, top-p, min-p.
+// How the next token is drawn from the logits. The order is: repetition penalty, logit bias, temperature, top-k, top-p,
+// min-p.
 struct SamplingParams {
   float temperature = 0.0f;  // 0: greedy
   int32_t top_k = 0;         // 0: off
@@ -42,7 +43,7 @@ struct Row {
   Cell cell;             // where its keys and values go
   Cell parent;           // the cell of the token before it; none at position 0
   Kind kind = Kind::kNode;
-  uint16_t index = 0;    // its number in the batch as submitted; stays when other rows are dropped
+  uint16_t index = 0;  // its number in the batch as submitted; stays when other rows are dropped
 };
 
 // A sequence begins, with empty path.
@@ -55,7 +56,8 @@ struct Commit {
   SequenceId sequence;
   Cell cell;
 };
-// The committed path is cut to its first `length` tokens; then prompt rows or nodes go on from there, drawn by `sampling`.
+// The committed path is cut to its first `length` tokens; then prompt rows or nodes go on from there, drawn by
+// `sampling`.
 struct Truncate {
   SequenceId sequence;
   int32_t length = 0;
@@ -72,7 +74,7 @@ struct Batch {
   BatchId id;
   std::vector<PathUpdate> updates;  // in order, applied before the rows
   std::vector<Row> rows;
-  std::vector<float> hidden;        // [rows, d_model], empty on the way into the first stage
+  std::vector<float> hidden;  // [rows, d_model], empty on the way into the first stage
 };
 
 // These rows are dead: workers need not compute them. Final.
@@ -84,7 +86,8 @@ struct Cancel {
   std::vector<Entry> rows;
 };
 
-// What the last worker found out: the node in `cell` is on the path, and the target's own next token after it is `next`.
+// What the last worker found out: the node in `cell` is on the path, and the target's own next token after it is
+// `next`.
 struct Accepted {
   SequenceId sequence;
   Cell cell;
@@ -102,7 +105,7 @@ struct Outcome {
 struct StageReport {
   StageId stage;
   BatchId batch;
-  double begin = 0, end = 0;  // seconds on the executor's clock
+  double begin = 0, end = 0;   // seconds on the executor's clock
   uint16_t rows_computed = 0;  // after cancels
 };
 

@@ -1,0 +1,162 @@
+#include "base/profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace sluice {
+
+namespace {
+
+struct Shipped {
+  const char* name;
+  const char* json;
+};
+
+// The profiles that come with the program. Figures of the SpecPipe paper: section 4.2 (302.39 ms a token over 8
+// stages), 3.3.1 (17 ms for the 1B draft), 3.3.3 (a step every 64 rows), 4.2 (about 5 ms of pruning).
+constexpr Shipped kShipped[] = {
+    {"uniform", R"({"name": "uniform", "description": "every stage takes 1 ms, whatever the rows; links cost nothing",
+      "source": "made up", "stage": {"points": [[1, 0.001]], "between": "step", "every": 1048576, "add": 0},
+      "draft": {"points": [[1, 0.00045]], "between": "step", "every": 1048576, "add": 0}})"},
+    {"paper-8x",
+     R"({"name": "paper-8x", "description": "eight RTX 3090 on PCIe, Llama 3.1 70B, one L40 for the 1B draft",
+      "source": "SpecPipe paper: sections 3.3.1, 3.3.3, 4.2; the slope past 64 rows is its Figure 9 in words; PCIe 4.0 assumed at 12 GB/s and 20 us",
+      "stage": {"points": [[1, 0.0378], [64, 0.0378]], "between": "step", "every": 64, "add": 0.0378},
+      "draft": {"points": [[1, 0.017], [64, 0.017]], "between": "step", "every": 64, "add": 0.017},
+      "prune_seconds": 0.005, "link": {"latency": 20e-6, "bandwidth": 12e9}})"},
+    {"paper-8x-10gbe", R"({"name": "paper-8x-10gbe", "description": "as paper-8x, but over 10 Gbit/s Ethernet of 1 ms",
+      "source": "SpecPipe paper; latency assumed",
+      "stage": {"points": [[1, 0.0378], [64, 0.0378]], "between": "step", "every": 64, "add": 0.0378},
+      "draft": {"points": [[1, 0.017], [64, 0.017]], "between": "step", "every": 64, "add": 0.017},
+      "prune_seconds": 0.005, "link": {"latency": 1e-3, "bandwidth": 1.25e9}})"},
+};
+
+Result<double> number(const nlohmann::json& j, const std::string& where) {
+  if (!j.is_number()) return input_error(where + " must be a number");
+  const double value = j.get<double>();
+  if (!std::isfinite(value) || value < 0) return input_error(where + " must be zero or more");
+  return value;
+}
+
+Result<CostCurve> parse_curve(const nlohmann::json& j, const std::string& where) {
+  if (!j.is_object() || !j.contains("points") || !j["points"].is_array() || j["points"].empty())
+    return input_error(where + " must be an object with \"points\": [[rows, seconds], …]");
+  CostCurve curve;
+  for (const auto& p : j["points"]) {
+    if (!p.is_array() || p.size() != 2) return input_error(where + ".points must hold pairs [rows, seconds]");
+    SLUICE_TRY(const double rows, number(p[0], where + ".points: rows"));
+    SLUICE_TRY(const double seconds, number(p[1], where + ".points: seconds"));
+    if (!curve.points.empty() && rows <= curve.points.back().rows)
+      return input_error(where + ".points must come by rising rows");
+    curve.points.push_back({rows, seconds});
+  }
+  const auto between = j.contains("between") ? j["between"] : nlohmann::json("linear");
+  if (between != "linear" && between != "step") return input_error(where + ".between must be \"linear\" or \"step\"");
+  curve.between = between == "step" ? CostCurve::Between::kStep : CostCurve::Between::kLinear;
+  if (j.contains("every") != j.contains("add")) return input_error(where + ": \"every\" and \"add\" go together");
+  if (j.contains("every")) {
+    SLUICE_TRY(curve.step_rows, number(j["every"], where + ".every"));
+    SLUICE_TRY(curve.step_add, number(j["add"], where + ".add"));
+    if (curve.step_rows <= 0) return input_error(where + ".every must be above zero");
+  }
+  return curve;
+}
+
+nlohmann::json curve_json(const CostCurve& curve) {
+  nlohmann::json j;
+  for (const auto& p : curve.points) j["points"].push_back({p.rows, p.seconds});
+  j["between"] = curve.between == CostCurve::Between::kStep ? "step" : "linear";
+  if (curve.step_rows > 0) {
+    j["every"] = curve.step_rows;
+    j["add"] = curve.step_add;
+  }
+  return j;
+}
+
+}  // namespace
+
+double CostCurve::at(double rows) const {
+  if (points.empty() || rows <= 0) return 0.0;
+  const auto next =
+      std::lower_bound(points.begin(), points.end(), rows, [](const Point& p, double r) { return p.rows < r; });
+  if (next == points.begin()) return next->seconds;
+  if (next != points.end()) {
+    if (between == Between::kStep) return next->seconds;
+    const Point& last = *(next - 1);
+    return last.seconds + (next->seconds - last.seconds) * (rows - last.rows) / (next->rows - last.rows);
+  }
+  const Point& end = points.back();
+  if (step_rows > 0) return end.seconds + step_add * std::ceil((rows - end.rows) / step_rows);
+  if (points.size() < 2) return end.seconds * rows / end.rows;
+  const Point& before = points[points.size() - 2];
+  return end.seconds + (end.seconds - before.seconds) / (end.rows - before.rows) * (rows - end.rows);
+}
+
+Result<Profile> Profile::parse(const std::string& text, const std::string& where) {
+  const auto j = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!j.is_object()) return input_error("profile " + where + " is not a JSON object");
+  Profile profile;
+  profile.name = where;
+  for (auto [key, field] :
+       {std::pair{"name", &profile.name}, {"description", &profile.description}, {"source", &profile.source}}) {
+    if (!j.contains(key)) continue;
+    if (!j[key].is_string()) return input_error("profile " + where + ": " + key + " must be a text");
+    *field = j[key].get<std::string>();
+  }
+  for (auto [key, curve] : {std::pair{"stage", &profile.stage},
+                            {"layer", &profile.layer},
+                            {"head", &profile.head},
+                            {"embedding", &profile.embedding},
+                            {"draft", &profile.draft}}) {
+    if (!j.contains(key)) continue;
+    SLUICE_TRY(*curve, parse_curve(j[key], "profile " + where + ": " + key));
+  }
+  if (j.contains("stage") == j.contains("layer"))
+    return input_error("profile " + where + " must give either \"stage\" or \"layer\"");
+  if (j.contains("prune_seconds")) {
+    SLUICE_TRY(profile.prune_seconds, number(j["prune_seconds"], "profile " + where + ": prune_seconds"));
+  }
+  if (j.contains("link")) {
+    const auto& link = j["link"];
+    if (!link.is_object()) return input_error("profile " + where + ": link must be an object");
+    for (auto [key, field] : {std::pair{"latency", &profile.link.latency}, {"bandwidth", &profile.link.bandwidth}}) {
+      if (!link.contains(key)) continue;
+      SLUICE_TRY(*field, number(link[key], "profile " + where + ": link." + key));
+    }
+  }
+  return profile;
+}
+
+Result<Profile> Profile::load(const std::string& name_or_path) {
+  for (const auto& shipped : kShipped)
+    if (name_or_path == shipped.name) return parse(shipped.json, shipped.name);
+  std::ifstream file(name_or_path);
+  std::stringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    std::string names;
+    for (const auto& name : Profile::shipped()) names += (names.empty() ? "" : ", ") + name;
+    return input_error("--profile " + name_or_path + ": neither a readable file nor one of " + names);
+  }
+  return parse(text.str(), name_or_path);
+}
+
+std::vector<std::string> Profile::shipped() {
+  std::vector<std::string> names;
+  for (const auto& shipped : kShipped) names.emplace_back(shipped.name);
+  return names;
+}
+
+nlohmann::json Profile::to_json() const {
+  nlohmann::json j = {{"name", name}, {"description", description}, {"source", source}};
+  for (auto [key, curve] :
+       {std::pair{"stage", &stage}, {"layer", &layer}, {"head", &head}, {"embedding", &embedding}, {"draft", &draft}})
+    if (!curve->points.empty()) j[key] = curve_json(*curve);
+  j["prune_seconds"] = prune_seconds;
+  j["link"] = {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
+  return j;
+}
+
+}  // namespace sluice

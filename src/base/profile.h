@@ -1,0 +1,53 @@
+// What work costs on some hardware: drives the simulated clock and paces the real one.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice {
+
+// Seconds as a function of the number of rows. Given at points, in between linear or by steps (the value of the next
+// point), beyond the last point linear with its last slope, or `step_add` more for every further `step_rows`.
+struct CostCurve {
+  struct Point {
+    double rows = 0, seconds = 0;
+  };
+  enum class Between : uint8_t { kLinear, kStep };
+  std::vector<Point> points;  // by rising rows; empty: costs nothing
+  Between between = Between::kLinear;
+  double step_rows = 0, step_add = 0;
+
+  double at(double rows) const;
+};
+
+struct Link {
+  double latency = 0;    // seconds
+  double bandwidth = 0;  // bytes a second; 0: unlimited
+  double seconds(double bytes) const { return latency + (bandwidth > 0 ? bytes / bandwidth : 0.0); }
+};
+
+// A device and link profile. Either `stage` gives the time of a whole stage, whatever its layers, or `layer`, `head`
+// and `embedding` are added up.
+struct Profile {
+  std::string name, description, source;
+  CostCurve stage;
+  CostCurve layer, head, embedding;
+  CostCurve draft;           // one pass of the draft model
+  double prune_seconds = 0;  // pruning after a verdict; overlapped with the transfer, so it never adds to a step here
+  Link link;                 // between neighbouring stages, and from the last to the coordinator
+
+  bool per_layer() const { return stage.points.empty(); }
+
+  // Reads the JSON of docs/profiles.md. Errors name the field.
+  static Result<Profile> parse(const std::string& text, const std::string& where);
+  // A shipped profile by name (`uniform`, `paper-8x`, …) or a file.
+  static Result<Profile> load(const std::string& name_or_path);
+  static std::vector<std::string> shipped();
+  nlohmann::json to_json() const;
+};
+
+}  // namespace sluice

@@ -1,0 +1,113 @@
+// The coordinator: requests in, tokens out. One loop over the executor's events, whatever the method, the executor or
+// the number of requests.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/request.h"
+#include "engine/scheduler.h"
+#include "engine/trace.h"
+#include "model/model_file.h"
+#include "model/tokenizer.h"
+#include "pipeline/executor.h"
+
+namespace sluice {
+
+struct EngineOptions {
+  int32_t context = 0;  // tokens a request may have, prompt and answer
+  int32_t n_cells = 0;  // cells of the pipeline's workers
+  Scheduler::Options scheduler;
+  std::vector<LayerRange> cuts;   // for the trace
+  std::optional<CostModel> cost;  // of the simulated or paced clock
+  bool trace = false;
+};
+
+// New tokens of a request.
+struct Progress {
+  RequestId request;
+  std::vector<Token> tokens;
+  Finish finish = Finish::kNone;
+};
+
+// What a request did, derived from counts and times (INTERFACE: `sluice run --json`).
+struct RequestFigures {
+  double prefill_seconds = 0, decode_seconds = 0;
+  double tokens_per_second = 0;             // tokens after the first over decode_seconds
+  double steps = 0;                         // K: decode time over the time of the slowest stage at width 1
+  double equivalent_acceptance_length = 0;  // SPD eq. (4): n N / K
+  std::vector<double> stage_utilisation;    // busy share while decoding
+};
+
+class Engine {
+ public:
+  Engine(const Tokenizer& tokenizer, std::unique_ptr<Executor> executor, EngineOptions options);
+
+  // Errors (kInput): a prompt that is empty or beyond the context, sampling parameters out of range, an unknown method
+  // or source.
+  Result<RequestId> submit(RequestSpec spec);
+  // Ends a request before its time; a no-op for a finished one.
+  void cancel(RequestId request);
+  // Forgets a finished request; its cells are free again. What `continues` it must come before.
+  void release(RequestId request);
+
+  // Whether a request is still running.
+  bool busy() const { return !running_.empty(); }
+  // Waits for the next event, handles all that has happened, feeds the first stage. REQUIRES: busy().
+  Result<std::vector<Progress>> step();
+
+  const Request& request(RequestId id) const;
+  RequestFigures figures(RequestId id) const;
+  // Switches how a running request goes on; never changes its tokens.
+  Status set_method(RequestId request, const std::string& method, const std::vector<std::string>& sources);
+  // CPU seconds that the coordinator itself has used, and the batches that it composed.
+  double coordinator_seconds() const { return coordinator_seconds_; }
+  int64_t batches() const { return n_batches_; }
+  double now() const { return executor_->now(); }
+
+  // Everything recorded so far; empty unless options.trace.
+  Trace trace() const;
+
+ private:
+  struct StageClock {
+    double busy = 0;
+    int64_t batches = 0;
+  };
+  // What a running request needs to remember of the moment its first token came.
+  struct DecodeMark {
+    std::vector<StageClock> stages;
+  };
+
+  Status handle(const Event& event, std::vector<Progress>& progress);
+  void handle_outcome(const Outcome& outcome, std::vector<Progress>& progress);
+  void accept(Request& request, const Accepted& accepted, Progress& progress);
+  void finish(Request& request, Finish finish);
+  void prune(Request& request, const std::vector<NodeId>& nodes, Fate fate, Cancel& cancel);
+  void feed();
+  Row make_row(const Planned& planned, uint16_t index, BatchId batch);
+  void resolve(const Resident& resident, Fate fate);
+  Request& find(RequestId id);
+
+  const Tokenizer* tokenizer_;
+  std::unique_ptr<Executor> executor_;
+  EngineOptions options_;
+  Scheduler scheduler_;
+  CellPool cells_;
+  size_t reserved_ = 0;  // cells promised to requests for their committed tokens
+  std::map<RequestId, Request> requests_;
+  std::vector<Request*> running_;                              // by arrival
+  std::map<SequenceId, Request*> by_sequence_;                 // the request that speaks for it
+  std::map<RequestId, std::vector<StageClock>> decode_begin_;  // the stages' clocks when the first token came
+  std::map<RequestId, std::vector<StageClock>> decode_end_;
+  std::vector<PathUpdate> updates_;  // go out with the next batch
+  std::vector<StageClock> stages_;
+  int32_t first_stage_load_ = 0;  // batches submitted that it has not finished
+  int32_t next_request_ = 0, next_sequence_ = 0, next_batch_ = 0;
+  int64_t n_batches_ = 0;
+  double coordinator_seconds_ = 0;
+  Trace trace_;
+};
+
+}  // namespace sluice

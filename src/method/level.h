@@ -1,0 +1,20 @@
+// Trees that grow level by level, as several methods need them.
+#pragma once
+
+#include <vector>
+
+#include "method/method.h"
+
+namespace sluice {
+
+// The nodes of the deepest level: those from which the next level grows.
+std::vector<NodeId> frontier(const TokenTree& tree);
+
+// Section 3.3.3, fixed-width tree: of the candidates of the deepest level's nodes, the `width` with the highest
+// cumulative probability become its next level, in that order.
+void append_level(TokenTree& tree, int32_t width);
+
+// The nodes of the first level that has not entered the model, best first; parents have always entered before.
+std::vector<NodeId> first_waiting_level(const Speculation& speculation);
+
+}  // namespace sluice

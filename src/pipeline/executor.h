@@ -1,0 +1,53 @@
+// The one seam between the engine and the world: who computes, where, and by which clock.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "base/wire.h"
+#include "pipeline/cost_model.h"
+#include "pipeline/worker.h"
+
+namespace sluice {
+
+struct WorkerFailed {
+  Error error;
+};
+using Event = std::variant<Outcome, StageReport, WorkerFailed>;
+
+// Runs the stages of one model. Used by one thread, the coordinator's.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Waits until something has happened; on a simulated clock, advances it. REQUIRES: a batch is somewhere in the
+  // pipeline.
+  virtual Event next() = 0;
+  // What else has happened by now, without waiting. On a simulated clock: at this very instant.
+  virtual std::optional<Event> poll() = 0;
+
+  // Puts a batch into the first stage's queue.
+  virtual void submit(Batch batch) = 0;
+  // Tells every stage; it may overtake batches.
+  virtual void cancel(Cancel cancel) = 0;
+
+  virtual double now() const = 0;  // seconds on this executor's clock
+  virtual bool simulated() const = 0;
+  virtual const char* name() const = 0;  // "threads", "virtual"
+};
+
+// One thread a stage, queues between them, the real clock. With `pacing`, each stage takes at least the time that the
+// cost model gives and each link at least its own.
+std::unique_ptr<Executor> make_threads_executor(std::vector<Worker> workers, std::optional<CostModel> pacing);
+
+// One thread for everything, events in the order of a simulated clock: deterministic. With `jitter` > 0 every duration
+// is multiplied by a factor between 1/(1+jitter) and 1+jitter drawn from `seed`: for tests that want other timings.
+struct Jitter {
+  double amount = 0;
+  uint64_t seed = 0;
+};
+std::unique_ptr<Executor> make_virtual_executor(std::vector<Worker> workers, CostModel cost, Jitter jitter = {});
+
+}  // namespace sluice

@@ -1,0 +1,57 @@
+// What one model has done with the nodes of a tree, and where their keys and values lie.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace sluice {
+
+// Cells 0 … size - 1 of a model, the same at every stage. A cell may be given out again as soon as nothing that is
+// still to enter refers to it: batches are FIFO, so older rows have passed before it is written again.
+class CellPool {
+ public:
+  explicit CellPool(int32_t size) {
+    free_.reserve(static_cast<size_t>(size));
+    for (int32_t cell = size - 1; cell >= 0; --cell) free_.emplace_back(cell);
+  }
+  size_t available() const { return free_.size(); }
+  // REQUIRES: available() > 0. The one given back last comes first, so that a tree stays in a few cache lines.
+  Cell take() {
+    const Cell cell = free_.back();
+    free_.pop_back();
+    return cell;
+  }
+  void give_back(Cell cell) { free_.push_back(cell); }
+
+ private:
+  std::vector<Cell> free_;
+};
+
+// A node that isn't here waits: it has not entered the model.
+struct Resident {
+  Cell cell;
+  BatchId batch;     // the batch in which it entered
+  uint16_t row = 0;  // its index there
+};
+
+class Residency {
+ public:
+  bool entered(NodeId node) const { return residents_.contains(node); }
+  const Resident* find(NodeId node) const {
+    const auto at = residents_.find(node);
+    return at == residents_.end() ? nullptr : &at->second;
+  }
+  void enter(NodeId node, Resident resident) { residents_.emplace(node, resident); }
+  void leave(NodeId node) { residents_.erase(node); }
+  size_t size() const { return residents_.size(); }
+  auto begin() const { return residents_.begin(); }
+  auto end() const { return residents_.end(); }
+
+ private:
+  std::unordered_map<NodeId, Resident> residents_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,112 @@
+#include "tree/token_tree.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/result.h"
+
+namespace sluice {
+
+TokenTree::TokenTree(Token root, int32_t position) {
+  nodes_.push_back({.id = NodeId(next_id_++), .token = root, .position = position});
+}
+
+const TokenTree::Node* TokenTree::find(NodeId id) const {
+  const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), id, [](const Node& n, NodeId i) { return n.id < i; });
+  return at != nodes_.end() && at->id == id ? &*at : nullptr;
+}
+
+const TokenTree::Node& TokenTree::node(NodeId id) const {
+  const Node* found = find(id);
+  SLUICE_CHECK(found != nullptr, "the tree has no such node");
+  return *found;
+}
+
+std::optional<NodeId> TokenTree::child(NodeId parent, Token token) const {
+  for (const Node& n : nodes_)
+    if (n.parent == parent && n.token == token) return n.id;
+  return std::nullopt;
+}
+
+int32_t TokenTree::deepest() const {
+  int32_t position = 0;
+  for (const Node& n : nodes_) position = std::max(position, n.position);
+  return position;
+}
+
+bool TokenTree::is_ancestor(NodeId ancestor, NodeId of) const {
+  while (of > ancestor) of = node(of).parent;  // ids rise along a path
+  return of == ancestor;
+}
+
+std::vector<Token> TokenTree::path(NodeId id) const {
+  std::vector<Token> tokens;
+  for (const Node* n = &node(id); n->parent.valid(); n = &node(n->parent)) tokens.push_back(n->token);
+  std::reverse(tokens.begin(), tokens.end());
+  return tokens;
+}
+
+std::vector<uint8_t> TokenTree::mask() const {
+  const size_t n = size();
+  std::vector<uint8_t> m(n * n, 0);
+  for (size_t i = 0; i < n; ++i) {
+    if (i > 0) {  // layer appending: the predecessor's row, and itself
+      const size_t parent = static_cast<size_t>(find(nodes_[i].parent) - nodes_.data());
+      std::copy_n(&m[parent * n], n, &m[i * n]);
+    }
+    m[i * n + i] = 1;
+  }
+  return m;
+}
+
+NodeId TokenTree::append(NodeId parent, Token token, float probability) {
+  const Node& above = node(parent);
+  SLUICE_CHECK(!child(parent, token), "a node has one child a token");
+  Node added{.id = NodeId(next_id_++),
+             .parent = parent,
+             .token = token,
+             .position = above.position + 1,
+             .probability = probability,
+             .log_path = above.log_path + std::log(std::max(probability, 1e-30f))};
+  nodes_.push_back(std::move(added));
+  return nodes_.back().id;
+}
+
+void TokenTree::set_candidates(NodeId id, std::vector<Candidate> candidates) {
+  Node& n = const_cast<Node&>(node(id));
+  if (candidates.size() > kMaxCandidates) candidates.resize(kMaxCandidates);
+  n.candidates = std::move(candidates);
+  n.drafted = true;
+}
+
+TokenTree::Advance TokenTree::advance(Token token) {
+  Advance result;
+  const auto next = child(root().id, token);
+  result.hit = next.has_value();
+  const NodeId old_root = root().id;
+  const int32_t position = root().position + 1;
+  std::vector<Node> kept;
+  for (Node& n : nodes_) {
+    if (n.id == old_root) continue;
+    const bool is_root = next && n.id == *next;
+    const auto above =
+        std::lower_bound(kept.begin(), kept.end(), n.parent, [](const Node& k, NodeId i) { return k.id < i; });
+    const bool lives = is_root || (above != kept.end() && above->id == n.parent);
+    if (!lives) {
+      result.pruned.push_back(n.id);
+      continue;
+    }
+    if (is_root) {
+      n.parent = NodeId();
+      n.log_path = 0.0;
+    } else {
+      n.log_path = above->log_path + std::log(std::max(n.probability, 1e-30f));
+    }
+    kept.push_back(std::move(n));
+  }
+  if (!next) kept.push_back({.id = NodeId(next_id_++), .token = token, .position = position});
+  nodes_ = std::move(kept);
+  return result;
+}
+
+}  // namespace sluice

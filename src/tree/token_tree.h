@@ -1,0 +1,78 @@
+// Everything speculative about one sequence: a tree of tokens whose root is the last committed one.
+//
+// A node is immutable: id, token, parent, and the probability that its source gave it. What a model has done with it is
+// kept beside the tree, in that model's Residency. SpecPipe, section 3.2: layer appending and to-subtree pruning; the
+// paper's arrays (index, P, M) are the columns of nodes() and the ancestry it encodes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace sluice {
+
+// A guess at the token after a node.
+struct Candidate {
+  Token token = kNoToken;
+  float probability = 0.0f;  // the source's own estimate that the target says this token, given that the node is right
+};
+
+class TokenTree {
+ public:
+  static constexpr size_t kMaxCandidates = 64;  // kept with a node
+
+  struct Node {
+    NodeId id;
+    NodeId parent;  // none for the root
+    Token token = kNoToken;
+    int32_t position = 0;      // in the sequence
+    float probability = 1.0f;  // given its parent, as its source said
+    double log_path = 0.0;     // sum of the logs of `probability` from the root's child down to here; the root: 0
+    bool drafted = false;      // a source has been asked for its children
+    std::vector<Candidate> candidates;  // what the source said, likeliest first
+  };
+
+  TokenTree(Token root, int32_t position);
+
+  const Node& root() const { return nodes_.front(); }
+  // Live nodes in the order of their ids: parents before children, levels in the order of appending.
+  std::span<const Node> nodes() const { return nodes_; }
+  size_t size() const { return nodes_.size(); }
+
+  bool contains(NodeId id) const { return find(id) != nullptr; }
+  const Node& node(NodeId id) const;  // REQUIRES: contains(id)
+  std::optional<NodeId> child(NodeId parent, Token token) const;
+  int32_t deepest() const;                             // the largest position of a node
+  bool is_ancestor(NodeId ancestor, NodeId of) const;  // a node is its own ancestor
+
+  // Tokens from the root's child down to the node; empty for the root.
+  std::vector<Token> path(NodeId id) const;
+
+  // Row-major [size(), size()]: entry (i, j) is 1 iff node j is node i or an ancestor of it (the paper's M).
+  std::vector<uint8_t> mask() const;
+
+  // Adds a child. REQUIRES: contains(parent), no child of it has this token.
+  NodeId append(NodeId parent, Token token, float probability);
+
+  // Keeps what a source said of a node's children (at most kMaxCandidates). REQUIRES: contains(id).
+  void set_candidates(NodeId id, std::vector<Candidate> candidates);
+
+  struct Advance {
+    bool hit = false;            // the tree held the token
+    std::vector<NodeId> pruned;  // nodes that are gone, the old root not among them
+  };
+  // The target's own next token after the root is `token`: its node becomes the root and keeps its subtree; if the tree
+  // doesn't hold it, a new node becomes the root, alone.
+  Advance advance(Token token);
+
+ private:
+  const Node* find(NodeId id) const;
+
+  std::vector<Node> nodes_;  // sorted by id; [0] is the root
+  int32_t next_id_ = 0;
+};
+
+}  // namespace sluice
