@@ -120,6 +120,7 @@ struct ModelFile::Contents {
   HyperParameters hparams;
   const ModelFamily* family = nullptr;
   std::unordered_map<std::string, Place> places;
+  VocabularyFacts vocabulary;
   std::string chat_template;
   bool tied = false;
 
@@ -145,7 +146,7 @@ Status ModelFile::Contents::load() {
     for (const gguf::TensorInfo& tensor : shards[s].header.tensors()) places[tensor.name] = {&tensor, s};
   tied = !places.contains(kOutput);
   SLUICE_TRY_STATUS(check_tensors());
-  SLUICE_TRY_STATUS(check_vocabulary(header));
+  SLUICE_TRY(vocabulary, read_vocabulary(header));
   SLUICE_TRY(const auto source, header.optional_string("tokenizer.chat_template"));
   if (source) chat_template = *source;
   return {};
@@ -188,6 +189,7 @@ ModelFile::~ModelFile() = default;
 const std::string& ModelFile::path() const { return contents_->shards.front().file.path(); }
 const HyperParameters& ModelFile::hparams() const { return contents_->hparams; }
 bool ModelFile::tied_head() const { return contents_->tied; }
+bool ModelFile::splits_text_recursively() const { return contents_->vocabulary.splits_recursively; }
 const std::string& ModelFile::chat_template() const { return contents_->chat_template; }
 
 std::string ModelFile::general_type() const {

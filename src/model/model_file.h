@@ -121,6 +121,7 @@ class ModelFile {
   const std::string& path() const;  // of the first shard
   const HyperParameters& hparams() const;
   bool tied_head() const;                    // the output matrix is the token embedding
+  bool splits_text_recursively() const;      // libllama needs a deep stack to tokenize long texts for this vocabulary
   const std::string& chat_template() const;  // Jinja source; empty if the file has none
   std::string general_type() const;          // e.g. "Q4_1 mostly", for people
   int64_t parameter_count() const;

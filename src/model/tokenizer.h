@@ -22,8 +22,9 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // `add_special`: the BOS (and EOS) token that the model wants around a text. `parse_special`: "<|im_start|>" in the text
-  // becomes the control token instead of its characters. Invalid UTF-8 is an input error that names the byte's offset.
+  // `add_special`: the BOS (and EOS) token that the model wants around a text. `parse_special`: "<|im_start|>" in the
+  // text becomes the control token instead of its characters. Invalid UTF-8 is an input error that names the byte's
+  // offset.
   Result<std::vector<Token>> encode(std::string_view text, bool add_special, bool parse_special) const;
 
   // The bytes of a token: possibly part of a UTF-8 character. Control tokens give "" unless `special`.
@@ -31,9 +32,9 @@ class Tokenizer {
   std::string decode(std::span<const Token> tokens, bool special = false) const;
 
   int32_t size() const;
-  Token bos() const;                  // kNoToken if the model has none
+  Token bos() const;  // kNoToken if the model has none
   Token eos() const;
-  bool adds_bos() const;              // the model wants BOS before a text
+  bool adds_bos() const;                    // the model wants BOS before a text
   bool ends_generation(Token token) const;  // EOS, end of turn, …
   bool is_control(Token token) const;
 
@@ -48,8 +49,8 @@ class TextStream {
  public:
   explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
-  // The text that became complete with this token; the bytes of an unfinished character wait for the next one. Bytes that can't
-  // begin or continue a character come out as U+FFFD.
+  // The text that became complete with this token; the bytes of an unfinished character wait for the next one. Bytes
+  // that can't begin or continue a character come out as U+FFFD.
   std::string push(Token token);
 
   // What still waits, as U+FFFD if it is not a whole character.

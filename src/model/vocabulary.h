@@ -5,8 +5,13 @@
 
 namespace sluice {
 
+struct VocabularyFacts {
+  // libllama splits a text into words with std::regex, which recurses once or more for every character of a word.
+  bool splits_recursively = false;
+};
+
 // Tokenizer kinds gpt2 (byte-level BPE) and llama (SentencePiece). After success libllama loads the vocabulary and
 // tokenizes any valid UTF-8 without assertion or exception. An error has no file name in it.
-Status check_vocabulary(const gguf::Header& header);
+Result<VocabularyFacts> read_vocabulary(const gguf::Header& header);
 
 }  // namespace sluice
