@@ -1,0 +1,256 @@
+#include "verify/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include "base/math.h"
+#include "base/random.h"
+
+namespace sluice {
+namespace {
+
+constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
+constexpr size_t kLanes =
+    16;  // partial sums of a whole vocabulary, so that their order is fixed and vectors can be used
+constexpr size_t kBlock = 64;     // tokens that select() looks at together
+constexpr double kSlack = 1.001;  // covers the rounding of a test in floats that must never reject a winner
+
+// NaN counts as -inf, +inf as the largest float.
+inline float usable(float logit) {
+  const float high = logit > std::numeric_limits<float>::max() ? std::numeric_limits<float>::max() : logit;
+  return high >= kNegativeInfinity ? high : kNegativeInfinity;
+}
+
+float maximum(std::span<const float> values) {
+  float lanes[kLanes];
+  std::fill_n(lanes, kLanes, kNegativeInfinity);
+  const size_t whole = values.size() / kLanes * kLanes;
+  for (size_t i = 0; i < whole; i += kLanes)
+    for (size_t j = 0; j < kLanes; ++j) lanes[j] = values[i + j] > lanes[j] ? values[i + j] : lanes[j];
+  float best = *std::max_element(lanes, lanes + kLanes);
+  for (size_t i = whole; i < values.size(); ++i) best = std::max(best, values[i]);
+  return best;
+}
+
+// Sum in double over f32 terms term(i), i < n; lane j adds the terms j, j + 16, …, then the lanes are added in order.
+template <class Term>
+double sum_in_lanes(size_t n, Term term) {
+  double lanes[kLanes] = {};
+  const size_t whole = n / kLanes * kLanes;
+  for (size_t i = 0; i < whole; i += kLanes) {
+    float terms[kLanes];
+    for (size_t j = 0; j < kLanes; ++j) terms[j] = term(i + j);
+    for (size_t j = 0; j < kLanes; ++j) lanes[j] += terms[j];
+  }
+  for (size_t i = whole; i < n; ++i) lanes[i - whole] += term(i);
+  return std::accumulate(lanes, lanes + kLanes, 0.0);
+}
+
+// log(sum of exp) of usable logits; 0 when all are -inf.
+double log_sum_exp(std::span<const float> logits) {
+  const float best = maximum(logits);
+  if (best == kNegativeInfinity) return 0.0;
+  return best + log_f64(sum_in_lanes(logits.size(), [&](size_t i) { return exp_f32(logits[i] - best); }));
+}
+
+}  // namespace
+
+Status check(const SamplingParams& params, int32_t n_vocab) {
+  // Written so that NaN fails every test.
+  if (!(params.temperature >= 0.0f) || !std::isfinite(params.temperature))
+    return input_error("the temperature must be 0 (greedy) or a positive number, not " +
+                       std::to_string(params.temperature));
+  if (params.top_k < 0) return input_error("top-k must be 0 (off) or positive, not " + std::to_string(params.top_k));
+  if (!(params.top_p > 0.0f && params.top_p <= 1.0f))
+    return input_error("top-p must be above 0 and at most 1 (off), not " + std::to_string(params.top_p));
+  if (!(params.min_p >= 0.0f && params.min_p <= 1.0f))
+    return input_error("min-p must be from 0 (off) to 1, not " + std::to_string(params.min_p));
+  if (!(params.repeat_penalty > 0.0f) || !std::isfinite(params.repeat_penalty))
+    return input_error("the repetition penalty must be a positive number (1 is off), not " +
+                       std::to_string(params.repeat_penalty));
+  for (const auto& [token, bias] : params.logit_bias) {
+    if (token < 0 || token >= n_vocab)
+      return input_error("the logit bias names token " + std::to_string(token) + "; the model's ids go from 0 to " +
+                         std::to_string(n_vocab - 1));
+    if (!std::isfinite(bias))
+      return input_error("the logit bias of token " + std::to_string(token) + " must be a finite number");
+  }
+  return {};
+}
+
+Draw Sampler::draw(const SamplingParams& params, std::span<const float> logits, std::span<const Token> history,
+                   int32_t position) {
+  load(logits);
+  const double normaliser = log_sum_exp(logits_);
+  adjust(params, history);
+  Token token = likeliest();
+  if (params.temperature > 0.0f && best_ != kNegativeInfinity) {
+    weigh(params.temperature);
+    filter(params);
+    token = gumbel_max(params, position);
+  }
+  const float raw = usable(logits[token]);
+  return {token, raw == kNegativeInfinity ? 0.0f : static_cast<float>(raw - normaliser)};
+}
+
+TargetDistribution Sampler::distribution(const SamplingParams& params, std::span<const float> logits,
+                                         std::span<const Token> history) {
+  load(logits);
+  adjust(params, history);
+  if (params.temperature == 0.0f || best_ == kNegativeInfinity) return {{{likeliest(), 1.0}}};
+  weigh(params.temperature);
+  filter(params);
+  if (!filtered_) {
+    select(weights_.size());
+    while (weights_[survivors_.back()] == 0.0f) survivors_.pop_back();
+  }
+  const double sum = sum_in_lanes(survivors_.size(), [&](size_t i) { return weights_[survivors_[i]]; });
+  TargetDistribution result;
+  result.entries.reserve(survivors_.size());
+  for (const Token token : survivors_) result.entries.push_back({token, weights_[token] / sum});
+  return result;
+}
+
+void Sampler::load(std::span<const float> logits) {
+  SLUICE_CHECK(!logits.empty(), "a row of logits has the size of the vocabulary");
+  logits_.resize(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) logits_[i] = usable(logits[i]);
+}
+
+// What changes the logits of single tokens.
+void Sampler::adjust(const SamplingParams& params, std::span<const Token> history) {
+  const auto logit = [this](Token token) -> float& {
+    SLUICE_CHECK(token >= 0 && static_cast<size_t>(token) < logits_.size(), "a token outside the vocabulary");
+    return logits_[token];
+  };
+  if (params.repeat_penalty != 1.0f) {
+    seen_.assign(logits_.size(), false);
+    for (const Token token : history) {
+      float& value = logit(token);
+      if (seen_[token]) continue;
+      seen_[token] = true;
+      value = usable(value > 0.0f ? value / params.repeat_penalty : value * params.repeat_penalty);
+    }
+  }
+  for (const auto& [token, bias] : params.logit_bias) logit(token) = usable(logit(token) + bias);
+  best_ = maximum(logits_);
+}
+
+Token Sampler::likeliest() const {
+  return static_cast<Token>(std::find(logits_.begin(), logits_.end(), best_) - logits_.begin());
+}
+
+void Sampler::weigh(float temperature) {
+  weights_.resize(logits_.size());
+  const double inverse = 1.0 / temperature;
+  for (size_t i = 0; i < logits_.size(); ++i)
+    weights_[i] = exp_f32(static_cast<float>((static_cast<double>(logits_[i]) - best_) * inverse));
+}
+
+bool Sampler::likelier(Token a, Token b) const {
+  return logits_[a] > logits_[b] || (logits_[a] == logits_[b] && a < b);
+}
+
+// survivors_ becomes the `count` likeliest tokens, in order. At least `count` tokens reach the count-th largest of the
+// maxima of disjoint blocks, so everything below that is out before anything is sorted.
+void Sampler::select(size_t count) {
+  const size_t n = logits_.size();
+  count = std::min(count, n);
+  block_maxima_.clear();
+  for (size_t i = 0; i < n; i += kBlock)
+    block_maxima_.push_back(maximum(std::span(logits_).subspan(i, std::min(kBlock, n - i))));
+  float threshold = kNegativeInfinity;
+  const std::vector<float>& maxima = block_maxima_;
+  if (count <= maxima.size()) {
+    ranked_ = maxima;
+    std::nth_element(ranked_.begin(), ranked_.begin() + (count - 1), ranked_.end(), std::greater<>());
+    threshold = ranked_[count - 1];
+  }
+  survivors_.clear();
+  for (size_t block = 0; block < maxima.size(); ++block) {
+    if (maxima[block] < threshold) continue;
+    for (size_t i = block * kBlock; i < std::min(n, (block + 1) * kBlock); ++i)
+      if (logits_[i] >= threshold) survivors_.push_back(static_cast<Token>(i));
+  }
+  const auto order = [this](Token a, Token b) { return likelier(a, b); };
+  if (count < survivors_.size())
+    std::nth_element(survivors_.begin(), survivors_.begin() + count, survivors_.end(), order);
+  survivors_.resize(count);
+  std::sort(survivors_.begin(), survivors_.end(), order);
+}
+
+void Sampler::filter(const SamplingParams& params) {
+  const size_t n = weights_.size();
+  const bool by_count = params.top_k > 0 && static_cast<size_t>(params.top_k) < n;
+  filtered_ = by_count || params.top_p < 1.0f || params.min_p > 0.0f;
+  if (!filtered_) return;
+
+  if (by_count) select(static_cast<size_t>(params.top_k));
+  if (params.top_p < 1.0f) {
+    const double total = by_count ? sum_in_lanes(survivors_.size(), [&](size_t i) { return weights_[survivors_[i]]; })
+                                  : sum_in_lanes(n, [&](size_t i) { return weights_[i]; });
+    const double wanted = static_cast<double>(params.top_p) * total;
+    // Without top-k nothing is ranked yet: rank few tokens, and more of them only when they do not hold the mass.
+    for (size_t count = 256;; count *= 16) {
+      if (!by_count) select(count);
+      double mass = 0.0;
+      size_t kept = 0;
+      while (kept < survivors_.size() && mass < wanted) mass += weights_[survivors_[kept++]];
+      if (by_count || mass >= wanted || count >= n) {
+        survivors_.resize(kept);
+        break;
+      }
+    }
+  } else if (!by_count) {  // min-p alone: whoever passes it, ranked
+    survivors_.clear();
+    for (size_t i = 0; i < n; ++i)
+      if (weights_[i] >= params.min_p) survivors_.push_back(static_cast<Token>(i));
+    std::sort(survivors_.begin(), survivors_.end(), [this](Token a, Token b) { return likelier(a, b); });
+  }
+  // The likeliest token always survives and has weight 1, so min-p compares weights as they are.
+  while (weights_[survivors_.back()] < params.min_p || weights_[survivors_.back()] == 0.0f) survivors_.pop_back();
+}
+
+// For a token with score s and uniform u, gumbel = -log(-log u) <= -log(1 - u), so it can only beat a total V when
+// 1 - u <= exp(s - V): its weight times exp(best - V). Nearly all tokens fail that test, or have a weight below any 1 -
+// u, and cost no logarithm.
+Token Sampler::gumbel_max(const SamplingParams& params, int32_t position) const {
+  const DrawSite site{params.seed, params.choice, static_cast<uint32_t>(position), Purpose::kSample};
+  const double temperature = params.temperature;
+  const auto score = [&](Token token) { return static_cast<double>(logits_[token]) / temperature; };
+  const double best_score = static_cast<double>(best_) / temperature;
+
+  Token winner = likeliest();
+  double winning = score(winner) + gumbel(site, winner);
+  double limit = kSlack * exp_f64(best_score - winning);
+  const auto contend = [&](Token token, double complement) {
+    if (complement > weights_[token] * limit) return;
+    const double total = score(token) + gumbel(site, token);
+    if (total > winning || (total == winning && token < winner)) {
+      winner = token;
+      winning = total;
+      limit = kSlack * exp_f64(best_score - winning);
+    }
+  };
+
+  constexpr double kSmallest = 0x1p-33;  // 1 - u is at least half a step of the generator's words
+  if (filtered_) {
+    for (const Token token : survivors_)
+      if (weights_[token] * limit >= kSmallest) contend(token, 1.0 - uniform(site, token));
+    return winner;
+  }
+  for (size_t first = 0; first < weights_.size(); first += 4) {
+    const size_t last = std::min(first + 4, weights_.size());
+    const float heaviest = *std::max_element(&weights_[first], &weights_[first] + (last - first));
+    if (heaviest * limit < kSmallest) continue;
+    const auto noise = uniform4(site, static_cast<uint32_t>(first / 4));
+    for (size_t i = first; i < last; ++i) contend(static_cast<Token>(i), 1.0 - noise[i - first]);
+  }
+  return winner;
+}
+
+}  // namespace sluice

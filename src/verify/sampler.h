@@ -1,0 +1,77 @@
+// From a row of logits to the next token: the sampling parameters' distribution, and the one token that its seed draws.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/wire.h"
+
+namespace sluice {
+
+// Whether sampling parameters that a user gave make sense for a vocabulary of `n_vocab` tokens; the error names the
+// parameter and its range.
+Status check(const SamplingParams& params, int32_t n_vocab);
+
+struct Draw {
+  Token token = kNoToken;
+  float logprob =
+      0.0f;  // natural log of the softmax of the raw logits (temperature 1, no filters, no penalties) at token
+};
+
+// What may be drawn, the likeliest first (ties by id), with probabilities that sum to 1.
+struct TargetDistribution {
+  struct Entry {
+    Token token = kNoToken;
+    double probability = 0.0;
+  };
+  std::vector<Entry> entries;
+};
+
+// Order of the parameters: repetition penalty (each distinct token of the history once: a positive logit is divided by
+// it, another multiplied), logit bias, temperature, top-k, top-p, min-p; each filter sees the renormalised survivors of
+// the one before it. Top-k keeps exactly k tokens; top-p the fewest likeliest whose mass is at least p; equally likely
+// tokens go in the order of their ids. Temperature 0 is the argmax, ties to the lowest id, and ignores the filters.
+//
+// Otherwise the token is drawn by Gumbel-max: argmax over the surviving ids of logit / T + gumbel(site, id), ties to
+// the lowest id, at the site {seed, choice, position of the drawn token, Purpose::kSample}. A draw depends on nothing
+// but the arguments, to the last bit, on every machine.
+//
+// Logits need not be finite: NaN counts as -inf, +inf as the largest float. When every logit is -inf, token 0 is
+// certain, with logprob 0.
+//
+// Thread safety: none; a sampler keeps scratch memory and nothing else.
+class Sampler {
+ public:
+  // logits: [n_vocab] f32. history: the tokens of the path up to and including the row's own. position: of the drawn
+  // token. REQUIRES: check(params, n_vocab); n_vocab > 0; tokens of the history within the vocabulary.
+  Draw draw(const SamplingParams& params, std::span<const float> logits, std::span<const Token> history,
+            int32_t position);
+
+  // The distribution that draw() draws from. Sorts what survives: for tests and verification rules, not for every
+  // token.
+  TargetDistribution distribution(const SamplingParams& params, std::span<const float> logits,
+                                  std::span<const Token> history);
+
+ private:
+  void load(std::span<const float> logits);
+  void adjust(const SamplingParams& params, std::span<const Token> history);
+  Token likeliest() const;
+  void weigh(float temperature);
+  void select(size_t count);
+  void filter(const SamplingParams& params);
+  bool likelier(Token a, Token b) const;
+  Token gumbel_max(const SamplingParams& params, int32_t position) const;
+
+  std::vector<float> logits_;                 // [n_vocab] after penalty and bias; none is NaN or +inf
+  float best_ = 0.0f;                         // the largest of them; -inf when nothing can be drawn
+  std::vector<float> weights_;                // [n_vocab] exp((logits_ - best_) / T): the likeliest token has 1
+  std::vector<Token> survivors_;              // by likelihood, when a filter is on
+  bool filtered_ = false;                     // whether only survivors_ may be drawn
+  std::vector<float> block_maxima_, ranked_;  // scratch of select()
+  std::vector<bool> seen_;                    // scratch of adjust(): the tokens that the history holds
+};
+
+}  // namespace sluice

@@ -1,0 +1,75 @@
+#include "verify/verifier.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+namespace sluice {
+
+bool Verifier::Path::continued_by(const Row& row) const {
+  if (row.kind != Row::Kind::kNode || row.parent != tail()) return false;
+  return expected == kNoToken || row.token == expected;
+}
+
+void Verifier::Path::append(const Row& row) {
+  SLUICE_CHECK(row.position == static_cast<int32_t>(tokens.size()), "a row follows its parent in position");
+  tokens.push_back(row.token);
+  cells.push_back(row.cell);
+}
+
+Verifier::Path& Verifier::at(SequenceId sequence) { return const_cast<Path&>(std::as_const(*this).at(sequence)); }
+
+const Verifier::Path& Verifier::at(SequenceId sequence) const {
+  const auto found = paths_.find(sequence);
+  SLUICE_CHECK(found != paths_.end(), "the sequence is open");
+  return found->second;
+}
+
+void Verifier::apply(const PathUpdate& update) {
+  if (const auto* open = std::get_if<Open>(&update)) {
+    const bool fresh = paths_.try_emplace(open->sequence, Path{open->sampling, {}, {}, kNoToken}).second;
+    SLUICE_CHECK(fresh, "a sequence is opened once");
+  } else if (const auto* cut = std::get_if<Truncate>(&update)) {
+    Path& path = at(cut->sequence);
+    SLUICE_CHECK(cut->length >= 0 && static_cast<size_t>(cut->length) <= path.tokens.size(),
+                 "a path is cut to a length that it has");
+    path.tokens.resize(cut->length);
+    path.cells.resize(cut->length);
+    path.expected = kNoToken;
+    path.sampling = cut->sampling;
+  } else if (const auto* close = std::get_if<Close>(&update)) {
+    const size_t closed = paths_.erase(close->sequence);
+    SLUICE_CHECK(closed == 1, "the sequence is open");
+  }
+}
+
+void Verifier::enter_prompt(const Row& row) {
+  SLUICE_CHECK(row.kind == Row::Kind::kPrompt, "only prompt rows are on the path unverified");
+  Path& path = at(row.sequence);
+  SLUICE_CHECK(row.parent == path.tail(), "a prompt row prolongs the path");
+  path.append(row);
+  path.expected = kNoToken;
+}
+
+std::vector<size_t> Verifier::alive(std::span<const Row> rows) const {
+  std::vector<size_t> indices;
+  const auto has_one = [&](SequenceId sequence) {
+    return std::any_of(indices.begin(), indices.end(), [&](size_t i) { return rows[i].sequence == sequence; });
+  };
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (at(rows[i].sequence).continued_by(rows[i]) && !has_one(rows[i].sequence)) indices.push_back(i);
+  return indices;
+}
+
+Accepted Verifier::accept(const Row& row, std::span<const float> logits) {
+  Path& path = at(row.sequence);
+  SLUICE_CHECK(path.continued_by(row), "only an alive row is accepted");
+  path.append(row);
+  const Draw draw = sampler_.draw(path.sampling, logits, path.tokens, row.position + 1);
+  path.expected = draw.token;
+  return {row.sequence, row.cell, draw.token, draw.logprob};
+}
+
+std::span<const Token> Verifier::path(SequenceId sequence) const { return at(sequence).tokens; }
+
+}  // namespace sluice

@@ -1,0 +1,75 @@
+// The last worker's verification: which rows of a batch are on the path, and the target's own next token after each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/wire.h"
+#include "verify/sampler.h"
+
+namespace sluice {
+
+// Rule `match`: the target draws its own token after the path, and a row that holds this token as a child of the path's
+// end prolongs the path. So for each sequence there is one path, known to the last worker before anyone else, and all
+// that enters a batch is judged by what came in band before it.
+//
+// The worker's loop over a batch, in FIFO order of batches:
+//   for (const auto& update : batch.updates) verifier.apply(update);
+//   for (const auto& row : batch.rows) if (row.kind == Row::Kind::kPrompt) verifier.enter_prompt(row);
+//   for (auto alive = verifier.alive(batch.rows); !alive.empty(); alive = verifier.alive(batch.rows))
+//     for (const size_t i : alive) outcome.accepted.push_back(verifier.accept(batch.rows[i], logits of row i));
+// Each round of it goes one level down the accepted path of every sequence, so that one run of the head serves them
+// all.
+//
+// Invariants: a row's outcome depends on its own sequence alone. A row is alive at most once, since accepting it moves
+// the path's end. A row of a dead branch is simply never alive: its cell may be given out again, but a FIFO pipeline
+// brings it here before the cell's next holder.
+//
+// Thread safety: none. Pure: no clock, no state but its own.
+class Verifier {
+ public:
+  // Open: an empty path. Truncate: the path's first `length` tokens stay; whatever follows them is taken. Close:
+  // forgets it. Commit says nothing new here. REQUIRES: Open of a sequence that is not open, the others of one that is;
+  // a length no longer than the path.
+  void apply(const PathUpdate& update);
+
+  // A prompt row prolongs the path, and whatever follows it is taken.
+  // REQUIRES: row.kind == kPrompt; its sequence is open; it follows the path's end in position and parent.
+  void enter_prompt(const Row& row);
+
+  // The indices into `rows` of those that prolong their paths as they stand now, ascending, at most one a sequence.
+  // REQUIRES: the sequences of the rows are open; a row that prolongs its path has the position after it.
+  std::vector<size_t> alive(std::span<const Row> rows) const;
+
+  // Prolongs the path by an alive row and draws the token after it. logits: [n_vocab] of this row.
+  // REQUIRES: the row is alive.
+  Accepted accept(const Row& row, std::span<const float> logits);
+
+  // The tokens of a path as verified so far, prompt included.
+  // REQUIRES: the sequence is open.
+  std::span<const Token> path(SequenceId sequence) const;
+
+ private:
+  struct Path {
+    SamplingParams sampling;
+    std::vector<Token> tokens;  // by position
+    std::vector<Cell> cells;    // of tokens
+    Token expected = kNoToken;  // the target's own token after the path; kNoToken: whatever comes is taken
+
+    Cell tail() const { return cells.empty() ? Cell() : cells.back(); }
+    bool continued_by(const Row& row) const;
+    void append(const Row& row);
+  };
+
+  Path& at(SequenceId sequence);
+  const Path& at(SequenceId sequence) const;
+
+  std::unordered_map<SequenceId, Path> paths_;
+  Sampler sampler_;
+};
+
+}  // namespace sluice
