@@ -1,0 +1,132 @@
+#include "source/ngram.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/result.h"
+
+namespace sluice {
+
+NgramSource::NgramSource(int32_t longest_context) : longest_context_(longest_context), contexts_(1), edges_(1024) {
+  SLUICE_CHECK(longest_context >= 0, "a context has a length");
+}
+
+void NgramSource::observe(std::span<const Token> tokens) {
+  for (const Token token : tokens) {
+    SLUICE_CHECK(token >= 0, "only tokens are committed");
+    count(token);
+    text_.push_back(token);
+  }
+}
+
+void NgramSource::truncate(int32_t length) {
+  SLUICE_CHECK(length >= 0 && static_cast<size_t>(length) <= text_.size(), "a text is cut to a length that it has");
+  if (static_cast<size_t>(length) == text_.size()) return;
+  std::vector<Token> kept(text_.begin(), text_.begin() + length);
+  *this = NgramSource(longest_context_);
+  observe(kept);
+}
+
+std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int32_t max_children) {
+  if (max_children <= 0) return {};
+  const size_t length = text_.size() + tree_path.size();
+  const auto from_end = [&](size_t n) {  // 1: the node itself
+    return n <= tree_path.size() ? tree_path[tree_path.size() - n] : text_[length - n];
+  };
+  // A context that was never continued has no longer one that was.
+  std::vector<uint32_t> matches{0};
+  while (matches.size() <= static_cast<size_t>(longest_context_) && matches.size() <= length) {
+    const uint32_t next = find(matches.back(), from_end(matches.size()));
+    if (next == kNoContext) break;
+    matches.push_back(next);
+  }
+
+  struct Estimate {
+    Token token;
+    double probability;
+  };
+  std::vector<Estimate> estimates;
+  estimates.reserve(4 * kWidest);
+  double mass = 1.0;
+  for (size_t n = matches.size(); n-- > 0;) {
+    const Context& context = contexts_[matches[n]];
+    const size_t distinct = context.continuations.size(), known = estimates.size();
+    if (distinct == 0) break;  // an empty text
+    const double share = mass / static_cast<double>(context.total + distinct);
+    for (size_t i = 0; i < std::min(distinct, kWidest); ++i) {
+      const auto [token, count] = context.continuations[i];
+      const auto end = estimates.begin() + known;  // a context names each token once
+      const auto found = std::find_if(estimates.begin(), end, [token](const Estimate& e) { return e.token == token; });
+      if (found != end)
+        found->probability += share * count;
+      else
+        estimates.push_back({token, share * count});
+    }
+    mass = share * static_cast<double>(distinct);
+  }
+
+  std::stable_sort(estimates.begin(), estimates.end(),
+                   [](const Estimate& a, const Estimate& b) { return a.probability > b.probability; });
+  if (estimates.size() > static_cast<size_t>(max_children)) estimates.resize(max_children);
+  std::vector<Candidate> candidates;
+  candidates.reserve(estimates.size());
+  for (const auto& [token, probability] : estimates) candidates.push_back({token, static_cast<float>(probability)});
+  return candidates;
+}
+
+// `token` follows the text so far: one more continuation of each of its contexts.
+void NgramSource::count(Token token) {
+  uint32_t context = 0;
+  contexts_[0].add(token);
+  for (size_t n = 1; n <= static_cast<size_t>(longest_context_) && n <= text_.size(); ++n) {
+    context = find_or_add(context, text_[text_.size() - n]);
+    contexts_[context].add(token);
+  }
+}
+
+// Puts the token at the head of those with its new count, which keeps the order without a clock.
+void NgramSource::Context::add(Token token) {
+  ++total;
+  auto entry = std::find_if(continuations.begin(), continuations.end(),
+                            [token](const Continuation& c) { return c.token == token; });
+  if (entry == continuations.end()) entry = continuations.insert(entry, {token, 0});
+  const uint32_t count = ++entry->count;
+  const auto head =
+      std::partition_point(continuations.begin(), entry, [count](const Continuation& c) { return c.count > count; });
+  std::rotate(head, entry, entry + 1);
+}
+
+// Where the key is, or the free place where it belongs.
+NgramSource::Edge& NgramSource::slot(uint64_t key) {
+  uint64_t hash = key * 0x9E3779B97F4A7C15ull;
+  hash ^= hash >> 32;
+  const size_t mask = edges_.size() - 1;
+  size_t at = hash & mask;
+  while (edges_[at].key != kNoKey && edges_[at].key != key) at = (at + 1) & mask;
+  return edges_[at];
+}
+
+uint32_t NgramSource::find(uint32_t context, Token before) {
+  const uint64_t key = static_cast<uint64_t>(context) << 32 | static_cast<uint32_t>(before);
+  const Edge& edge = slot(key);
+  return edge.key == key ? edge.child : kNoContext;
+}
+
+uint32_t NgramSource::find_or_add(uint32_t context, Token before) {
+  const uint32_t known = find(context, before);
+  if (known != kNoContext) return known;
+  if (2 * contexts_.size() >= edges_.size()) grow();
+  const uint32_t child = static_cast<uint32_t>(contexts_.size());
+  const uint64_t key = static_cast<uint64_t>(context) << 32 | static_cast<uint32_t>(before);
+  slot(key) = {key, child};
+  contexts_.emplace_back();
+  return child;
+}
+
+void NgramSource::grow() {
+  const std::vector<Edge> old = std::exchange(edges_, std::vector<Edge>(2 * edges_.size()));
+  for (const Edge& edge : old)
+    if (edge.key != kNoKey) slot(edge.key) = edge;
+}
+
+}  // namespace sluice

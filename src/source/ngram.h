@@ -1,0 +1,66 @@
+// Guesses from the text itself: what followed the last tokens whenever they occurred before.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "source/source.h"
+
+namespace sluice {
+
+// Counts which tokens followed each context, the last n tokens for n = 0 … longest_context, in prompt and output alike.
+//
+// Estimate: Witten-Bell interpolation from the longest context that was seen down to the empty one. A context with C
+// continuations of d distinct tokens gives a token that followed it c times c / (C + d) of the mass that has come down
+// to it, and passes on d / (C + d). It proposes only its kWidest likeliest continuations (by count, then the most
+// recent). Equal estimates: longer context first, then its own order.
+//
+// Costs: observe() longest_context + 1 table look-ups a token; expand() one look-up for each token of the longest
+// match, whatever the length of the text. About 1 KiB a token of text at longest_context = 8.
+class NgramSource final : public Source {
+ public:
+  static constexpr size_t kWidest = 32;
+
+  // REQUIRES: longest_context >= 0.
+  explicit NgramSource(int32_t longest_context = 8);
+
+  std::string_view name() const override { return "ngram"; }
+  void observe(std::span<const Token> tokens) override;
+  void truncate(int32_t length) override;  // counts the text anew: about a microsecond a token
+  std::vector<Candidate> expand(std::span<const Token> tree_path, int32_t max_children) override;
+
+ private:
+  struct Continuation {
+    Token token;
+    uint32_t count;
+  };
+  struct Context {
+    uint32_t total = 0;                       // C
+    std::vector<Continuation> continuations;  // d of them, by count, then the most recent first
+    void add(Token token);
+  };
+
+  // Contexts form a tree that is walked backwards through the text: from the empty context, number 0, to the one that
+  // has one more token before it. The edges (number, token) -> number are an open-addressing table.
+  struct Edge {
+    uint64_t key = kNoKey;  // number << 32 | token
+    uint32_t child = 0;
+  };
+  static constexpr uint64_t kNoKey = ~uint64_t{0};
+  static constexpr uint32_t kNoContext = ~uint32_t{0};
+
+  Edge& slot(uint64_t key);
+  uint32_t find(uint32_t context, Token before);
+  uint32_t find_or_add(uint32_t context, Token before);
+  void grow();
+  void count(Token token);
+
+  int32_t longest_context_;
+  std::vector<Token> text_;
+  std::vector<Context> contexts_;
+  std::vector<Edge> edges_;  // a power of two of them, at most half full
+};
+
+}  // namespace sluice
