@@ -52,7 +52,7 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
     const Context& context = contexts_[matches[n]];
     const size_t distinct = context.continuations.size(), known = estimates.size();
     if (distinct == 0) break;  // an empty text
-    const double share = mass / static_cast<double>(context.total + distinct);
+    const double share = mass / (context.total + kEscape * static_cast<double>(distinct));
     for (size_t i = 0; i < std::min(distinct, kWidest); ++i) {
       const auto [token, count] = context.continuations[i];
       const auto end = estimates.begin() + known;  // a context names each token once
@@ -62,7 +62,7 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
       else
         estimates.push_back({token, share * count});
     }
-    mass = share * static_cast<double>(distinct);
+    mass = share * kEscape * static_cast<double>(distinct);
   }
 
   std::stable_sort(estimates.begin(), estimates.end(),

@@ -12,19 +12,22 @@ namespace sluice {
 
 // Counts which tokens followed each context, the last n tokens for n = 0 … longest_context, in prompt and output alike.
 //
-// Estimate: Witten-Bell interpolation from the longest context that was seen down to the empty one. A context with C
-// continuations of d distinct tokens gives a token that followed it c times c / (C + d) of the mass that has come down
-// to it, and passes on d / (C + d). It proposes only its kWidest likeliest continuations (by count, then the most
-// recent). Equal estimates: longer context first, then its own order.
+// Estimate: interpolation as by Witten and Bell, from the longest context that was seen down to the empty one. A
+// context with C continuations of d distinct tokens gives a token that followed it c times c / (C + e d) of the mass
+// that has come down to it, and passes on e d / (C + e d). Theirs is e = 1, which trusts a long match too much, since
+// its suffixes are no independent witnesses; with e = kEscape the first candidate's probability comes close to how
+// often it is right on code, maths and chat. A context proposes only its kWidest likeliest continuations (by count,
+// then the most recent). Equal estimates: longer context first, then its own order.
 //
 // Costs: observe() longest_context + 1 table look-ups a token; expand() one look-up for each token of the longest
-// match, whatever the length of the text. About 1 KiB a token of text at longest_context = 8.
+// match, whatever the length of the text. About 1.2 KiB a token of text at longest_context = 10.
 class NgramSource final : public Source {
  public:
   static constexpr size_t kWidest = 32;
+  static constexpr double kEscape = 2.0;
 
   // REQUIRES: longest_context >= 0.
-  explicit NgramSource(int32_t longest_context = 8);
+  explicit NgramSource(int32_t longest_context = 10);
 
   std::string_view name() const override { return "ngram"; }
   void observe(std::span<const Token> tokens) override;

@@ -12,7 +12,7 @@ namespace {
 
 using Tokens = std::vector<Token>;
 
-// Witten-Bell interpolation by scanning the whole text for every context.
+// The interpolation by scanning the whole text for every context.
 std::vector<Candidate> reference(const Tokens& text, const Tokens& tree_path, size_t longest, size_t max_children) {
   Tokens all = text;
   all.insert(all.end(), tree_path.begin(), tree_path.end());
@@ -30,10 +30,10 @@ std::vector<Candidate> reference(const Tokens& text, const Tokens& tree_path, si
     if (total == 0) continue;
     std::vector<std::pair<Token, std::pair<int, size_t>>> ranked(followers.begin(), followers.end());
     std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-    const double distinct = static_cast<double>(ranked.size());
+    const double escape = 2.0 * static_cast<double>(ranked.size());
     if (ranked.size() > NgramSource::kWidest) ranked.resize(NgramSource::kWidest);
     for (const auto& [token, seen] : ranked) {
-      const double share = mass * seen.first / (total + distinct);
+      const double share = mass * seen.first / (total + escape);
       const auto found =
           std::find_if(estimates.begin(), estimates.end(), [t = token](auto& e) { return e.first == t; });
       if (found == estimates.end())
@@ -41,7 +41,7 @@ std::vector<Candidate> reference(const Tokens& text, const Tokens& tree_path, si
       else
         found->second += share;
     }
-    mass *= distinct / (total + distinct);
+    mass *= escape / (total + escape);
   }
   // The product's sums and these may differ in the last bits: rank with that much tolerance.
   std::stable_sort(estimates.begin(), estimates.end(),
