@@ -1,0 +1,177 @@
+// The trace as a page: timeline.html with the data in place of its marker. The page draws, this file only packs: one
+// array a column, times in whole nanoseconds since the first event, each text once.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/result.h"
+#include "engine/trace.h"
+
+namespace sluice {
+
+extern const std::string_view kTimelinePage;  // timeline.html
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kMarker = "@TRACE@";
+
+double rounded(double value, double parts) { return std::round(value * parts) / parts; }
+
+class Packer {
+ public:
+  explicit Packer(const Trace& trace) : trace_(trace), origin_(first_time()) {}
+
+  Json pack() {
+    Json data = {{"header", header()}, {"batches", batches()}, {"spans", spans()}, {"emissions", emissions()}};
+    data["texts"] = std::move(texts_);  // last: the columns above filled it
+    return data;
+  }
+
+ private:
+  double first_time() const {
+    double first = std::numeric_limits<double>::infinity();
+    const auto see = [&](double time) {
+      if (std::isfinite(time)) first = std::min(first, time);
+    };
+    for (const TraceBatch& batch : trace_.batches) see(batch.submitted);
+    for (const TraceSpan& span : trace_.spans) see(span.begin);
+    for (const TraceEmission& emission : trace_.emissions) see(emission.time);
+    return std::isfinite(first) ? first : 0.0;
+  }
+
+  // A page counts exactly up to 2^53, 104 days.
+  int64_t nanoseconds(double time) const {
+    const double since = (time - origin_) * 1e9;
+    return std::isfinite(since) ? std::llround(std::clamp(since, -9e15, 9e15)) : 0;
+  }
+
+  int32_t text(const std::string& bytes) {
+    const auto [entry, is_new] = text_index_.try_emplace(bytes, static_cast<int32_t>(texts_.size()));
+    if (is_new) texts_.push_back(bytes);
+    return entry->second;
+  }
+
+  Json header() const {
+    const TraceHeader& h = trace_.header;
+    Json utilisation = Json::array();
+    for (const double share : trace_.utilisation()) utilisation.push_back(rounded(share, 1e6));
+    return {{"model", h.model},
+            {"method", h.method},
+            {"source", h.source},
+            {"executor", h.executor},
+            {"profile", h.profile},
+            {"stages", h.stages},
+            {"width", h.width},
+            {"steps", h.steps},
+            {"cuts", h.cuts},
+            {"simulated", h.simulated},
+            {"decode_begin", nanoseconds(h.decode_begin)},
+            {"decode_end", nanoseconds(h.decode_end)},
+            {"utilisation", utilisation}};
+  }
+
+  // Rows of batch i are first[i] … first[i + 1] - 1 of the row columns.
+  Json batches() {
+    Json id = Json::array(), submitted = id, first = id;
+    Json token = id, words = id, position = id, parent = id, probability = id, log_path = id, fate = id, resolved = id,
+         request = id;
+    int32_t rows = 0;
+    for (const TraceBatch& batch : trace_.batches) {
+      batch_index_.try_emplace(batch.id, static_cast<int32_t>(id.size()));
+      id.push_back(batch.id.value);
+      submitted.push_back(nanoseconds(batch.submitted));
+      first.push_back(rows);
+      rows += static_cast<int32_t>(batch.rows.size());
+      for (const TraceRow& row : batch.rows) {
+        token.push_back(row.token);
+        words.push_back(text(row.text));
+        position.push_back(row.position);
+        parent.push_back(row.parent_row);
+        probability.push_back(rounded(row.probability, 1e4));
+        log_path.push_back(rounded(row.log_path, 1e3));
+        fate.push_back(static_cast<int>(row.fate));
+        resolved.push_back(row.resolved < 0 ? -1 : nanoseconds(row.resolved));
+        request.push_back(row.request);
+      }
+    }
+    first.push_back(rows);
+    return {{"id", id},
+            {"submitted", submitted},
+            {"first", first},
+            {"token", token},
+            {"text", words},
+            {"position", position},
+            {"parent", parent},
+            {"probability", probability},
+            {"log_path", log_path},
+            {"fate", fate},
+            {"resolved", resolved},
+            {"request", request}};
+  }
+
+  Json spans() const {
+    Json stage = Json::array(), batch = stage, begin = stage, end = stage, computed = stage;
+    for (const TraceSpan& span : trace_.spans) {
+      const auto found = batch_index_.find(span.batch);
+      if (found == batch_index_.end() || !span.stage.valid() || span.stage.value >= trace_.header.stages) continue;
+      stage.push_back(span.stage.value);
+      batch.push_back(found->second);
+      begin.push_back(nanoseconds(span.begin));
+      end.push_back(nanoseconds(std::max(span.begin, span.end)));
+      computed.push_back(span.rows_computed);
+    }
+    return {{"stage", stage}, {"batch", batch}, {"begin", begin}, {"end", end}, {"computed", computed}};
+  }
+
+  Json emissions() {
+    Json time = Json::array(), request = time, position = time, words = time, hit = time;
+    for (const TraceEmission& emission : trace_.emissions) {
+      time.push_back(nanoseconds(emission.time));
+      request.push_back(emission.request);
+      position.push_back(emission.position);
+      words.push_back(text(emission.text));
+      hit.push_back(emission.hit ? 1 : 0);
+    }
+    return {{"time", time}, {"request", request}, {"position", position}, {"text", words}, {"hit", hit}};
+  }
+
+  const Trace& trace_;
+  const double origin_;
+  Json texts_ = Json::array();
+  std::unordered_map<std::string, int32_t> text_index_;
+  std::unordered_map<BatchId, int32_t> batch_index_;
+};
+
+// JSON that can stand inside a script element: bytes that are not UTF-8 become U+FFFD, and no text can close the
+// element, since a `<` occurs in JSON only inside strings, where it has another spelling.
+std::string inert(const Json& data) {
+  const std::string json = data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string out;
+  out.reserve(json.size() + json.size() / 16);
+  for (const char c : json) {
+    if (c == '<') {
+      out += "\\u003c";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string Trace::html() const {
+  const size_t at = kTimelinePage.find(kMarker);
+  SLUICE_CHECK(at != std::string_view::npos, "the page has a place for the trace");
+  std::string page(kTimelinePage.substr(0, at));
+  page += inert(Packer(*this).pack());
+  page += kTimelinePage.substr(at + kMarker.size());
+  return page;
+}
+
+}  // namespace sluice
