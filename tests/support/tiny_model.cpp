@@ -2,6 +2,7 @@
 
 #include <gguf.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -170,6 +171,7 @@ void set_metadata(gguf_context* file, const TinyModelSpec& spec, const TinyVocab
   set_rope(file, spec);
   set_vocabulary(file, vocabulary);
   if (!spec.chat_template.empty()) gguf_set_val_str(file, "tokenizer.chat_template", spec.chat_template.c_str());
+  if (spec.edit_metadata) spec.edit_metadata(file);
 }
 
 void write_file(gguf_context* file, std::vector<TensorData>& tensors, size_t first, size_t last,
@@ -189,9 +191,11 @@ void write_file(gguf_context* file, std::vector<TensorData>& tensors, size_t fir
 }  // namespace
 
 std::string write_tiny_model(const TinyModelSpec& spec, const std::string& path) {
-  const TinyVocabulary vocabulary = tiny_vocabulary(spec.tokenizer, spec.extra_tokens);
+  TinyVocabulary vocabulary = tiny_vocabulary(spec.tokenizer, spec.extra_tokens);
+  if (spec.tokenizer == "gpt2") vocabulary.pre = spec.pre_tokenizer;
   if (spec.rope_scaling == "factors" && spec.architecture != "llama") fail("only llama has RoPE factors");
   std::vector<TensorData> tensors = Weights(spec).make(static_cast<int64_t>(vocabulary.tokens.size()));
+  std::erase_if(tensors, [&](const TensorData& t) { return std::ranges::count(spec.without_tensors, t.name) > 0; });
   if (spec.shards == 1) {
     const GgufContext file(gguf_init_empty(), &gguf_free);
     set_metadata(file.get(), spec, vocabulary);

@@ -1,36 +1,44 @@
-// Tiny models with random weights, written as GGUF files by the tests themselves: every family and weight type without a
-// download, and readable by libllama, which is the oracle.
+// Tiny models with random weights, written as GGUF files by the tests themselves: every family and weight type without
+// a download, and readable by libllama, which is the oracle.
 #pragma once
 
 #include <ggml.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
+
+struct gguf_context;
 
 namespace sluice::test {
 
 struct TinyModelSpec {
   std::string architecture = "llama";  // "llama", "qwen2", "qwen3"
   int32_t n_layers = 4, d_model = 64, n_heads = 4, n_kv_heads = 2, head_dim = 16, d_ff = 96;
-  int32_t extra_tokens = 64;           // word-like tokens beyond the 256 byte tokens and the control tokens
+  int32_t extra_tokens = 64;  // word-like tokens beyond the 256 byte tokens and the control tokens
   int32_t context_length = 4096;
-  ggml_type type = GGML_TYPE_F32;      // of the matrices; rows must be a multiple of the type's block
+  ggml_type type = GGML_TYPE_F32;  // of the matrices; rows must be a multiple of the type's block
   ggml_type embedding_type = GGML_TYPE_F32;
   bool tied = false;
-  bool attention_bias = false;         // always on for qwen2
-  float weight_scale = 1.0f;           // times 1/sqrt(n_in)
-  float output_scale = 4.0f;           // how peaked the distributions are
-  std::string rope_scaling = "none";   // "none", "linear", "yarn", "factors" (rope_freqs.weight)
+  bool attention_bias = false;        // always on for qwen2
+  float weight_scale = 1.0f;          // times 1/sqrt(n_in)
+  float output_scale = 4.0f;          // how peaked the distributions are
+  std::string rope_scaling = "none";  // "none", "linear", "yarn", "factors" (rope_freqs.weight)
   float rope_base = 10000.0f;
-  std::string tokenizer = "gpt2";      // "gpt2" (byte-level BPE) or "llama" (SentencePiece with byte tokens)
-  std::string chat_template;           // empty: none
+  std::string tokenizer = "gpt2";       // "gpt2" (byte-level BPE) or "llama" (SentencePiece with byte tokens)
+  std::string pre_tokenizer = "qwen2";  // of gpt2: how text is split into words
+  std::string chat_template;            // empty: none
   int32_t shards = 1;
   uint64_t seed = 1;
+  // For broken models: tensors to leave out, and a last word on the metadata (of the first shard) by the functions of
+  // gguf.h.
+  std::vector<std::string> without_tensors;
+  std::function<void(gguf_context*)> edit_metadata;
 };
 
-// Writes the model to `path` (with shards > 1: path minus ".gguf" plus "-0000i-of-0000n.gguf"); gives the first file's path.
-// Deterministic: one spec, one file. Throws std::runtime_error when the disk refuses.
+// Writes the model to `path` (with shards > 1: path minus ".gguf" plus "-0000i-of-0000n.gguf"); gives the first file's
+// path. Deterministic: one spec, one file. Throws std::runtime_error when the disk refuses.
 std::string write_tiny_model(const TinyModelSpec& spec, const std::string& path);
 
 // A path in a fresh directory that goes when the test program ends.

@@ -43,7 +43,6 @@ std::string in_gpt2_alphabet(const std::string& bytes) {
 TinyVocabulary gpt2_vocabulary(int32_t extra_tokens) {
   TinyVocabulary v;
   v.model = "gpt2";
-  v.pre = "qwen2";
   v.tokens = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
   v.types = {kControl, kControl, kControl};
   v.bos = 0;

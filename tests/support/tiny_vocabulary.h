@@ -8,7 +8,7 @@
 namespace sluice::test {
 
 struct TinyVocabulary {
-  std::string model, pre;  // tokenizer.ggml.model and .pre (empty: none)
+  std::string model, pre;  // tokenizer.ggml.model; .pre is the caller's choice (empty: none)
   std::vector<std::string> tokens;
   std::vector<int32_t> types;       // llama_token_type, one a token
   std::vector<float> scores;        // llama

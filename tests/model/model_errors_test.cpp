@@ -1,0 +1,227 @@
+// What a model file must satisfy: each way to fall short gives an error that names it.
+#include <gguf.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "model/model_file.h"
+#include "support/tiny_model.h"
+#include "support/tiny_vocabulary.h"
+
+namespace sluice {
+namespace {
+
+using test::temp_path;
+using test::TinyModelSpec;
+using test::write_tiny_model;
+
+std::string error_of(const std::string& path) {
+  const auto model = ModelFile::open(path);
+  if (model) return "(no error)";
+  EXPECT_EQ(model.error().kind, ErrorKind::kInput);
+  EXPECT_EQ(model.error().message.find('\n'), std::string::npos);
+  EXPECT_NE(model.error().message.find(path), std::string::npos)
+      << "an error names the file: " << model.error().message;
+  return model.error().message;
+}
+
+std::string error_of(const TinyModelSpec& spec) { return error_of(write_tiny_model(spec, temp_path("broken.gguf"))); }
+
+struct Case {
+  const char* said;  // a part of the error
+  std::function<void(gguf_context*)> edit;
+};
+
+void expect_errors(const TinyModelSpec& base, const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    TinyModelSpec spec = base;
+    spec.edit_metadata = c.edit;
+    EXPECT_NE(error_of(spec).find(c.said), std::string::npos) << error_of(spec) << "\n  should say: " << c.said;
+  }
+}
+
+void set_u32(gguf_context* f, const char* key, uint32_t value) { gguf_set_val_u32(f, key, value); }
+void set_f32(gguf_context* f, const char* key, float value) { gguf_set_val_f32(f, key, value); }
+void set_str(gguf_context* f, const char* key, const char* value) { gguf_set_val_str(f, key, value); }
+void set_strings(gguf_context* f, const char* key, const std::vector<std::string>& texts) {
+  std::vector<const char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(text.c_str());
+  gguf_set_arr_str(f, key, pointers.data(), pointers.size());
+}
+
+TEST(ModelErrors, HyperparametersThatMakeNoSense) {
+  const char* eps = "llama.attention.layer_norm_rms_epsilon";
+  expect_errors(
+      {},
+      {{"block_count' is missing", [](auto* f) { gguf_remove_key(f, "llama.block_count"); }},
+       {"block_count' is 0", [](auto* f) { set_u32(f, "llama.block_count", 0); }},
+       {"block_count' is 4000000000", [](auto* f) { set_u32(f, "llama.block_count", 4000000000u); }},
+       {"block_count' has type f32; it should be u32", [](auto* f) { set_f32(f, "llama.block_count", 4); }},
+       {"'blk.4.attn_norm.weight' is missing", [](auto* f) { set_u32(f, "llama.block_count", 5); }},
+       {"'blk.3.", [](auto* f) { set_u32(f, "llama.block_count", 3); }},
+       {"is 64 x 323", [](auto* f) { set_u32(f, "llama.embedding_length", 128); }},
+       {"attention.head_count' is 0", [](auto* f) { set_u32(f, "llama.attention.head_count", 0); }},
+       {"should divide", [](auto* f) { set_u32(f, "llama.attention.head_count_kv", 3); }},
+       {"an even number",
+        [](auto* f) { set_u32(f, "llama.attention.key_length", 15), set_u32(f, "llama.attention.value_length", 15); }},
+       {"differs from attention.key_length", [](auto* f) { set_u32(f, "llama.attention.value_length", 32); }},
+       {"rope.dimension_count' should be", [](auto* f) { set_u32(f, "llama.rope.dimension_count", 8); }},
+       {"rope.freq_base' is not a finite", [](auto* f) { set_f32(f, "llama.rope.freq_base", NAN); }},
+       {"rope.freq_base' should be above", [](auto* f) { set_f32(f, "llama.rope.freq_base", -1); }},
+       {"epsilon' is missing", [=](auto* f) { gguf_remove_key(f, eps); }},
+       {"epsilon' should be above 0", [=](auto* f) { set_f32(f, eps, 0); }},
+       {"epsilon' is not a finite", [=](auto* f) { set_f32(f, eps, INFINITY); }},
+       {"context_length' is 0", [](auto* f) { set_u32(f, "llama.context_length", 0); }},
+       {"feed_forward_length' differs from layer to layer", [](auto* f) {
+          const uint32_t lengths[] = {96, 96, 96, 128};
+          gguf_set_arr_data(f, "llama.feed_forward_length", GGUF_TYPE_UINT32, lengths, 4);
+        }}});
+}
+
+TEST(ModelErrors, WhatIsNotComputed) {
+  expect_errors(
+      {}, {{"architecture 'gemma' is not supported", [](auto* f) { set_str(f, "general.architecture", "gemma"); }},
+           {"general.architecture' is missing", [](auto* f) { gguf_remove_key(f, "general.architecture"); }},
+           {"a mixture of experts", [](auto* f) { set_u32(f, "llama.expert_count", 8); }},
+           {"scaled logits", [](auto* f) { set_f32(f, "llama.logit_scale", 0.5f); }},
+           {"scaled embeddings", [](auto* f) { set_f32(f, "llama.embedding_scale", 12); }},
+           {"an attention scale", [](auto* f) { set_f32(f, "llama.attention.scale", 0.1f); }},
+           {"attention to later tokens", [](auto* f) { gguf_set_val_bool(f, "llama.attention.causal", false); }},
+           {"is 'longrope'", [](auto* f) { set_str(f, "llama.rope.scaling.type", "longrope"); }},
+           {"other YaRN frequencies", [](auto* f) { set_f32(f, "llama.rope.scaling.yarn_beta_fast", 16); }},
+           {"rope.scaling.factor' should be", [](auto* f) { set_f32(f, "llama.rope.scaling.factor", -2); }}});
+}
+
+TEST(ModelErrors, VocabulariesThatWouldKillLibllama) {
+  const auto tokens = [](auto change) {
+    return [change](gguf_context* f) {
+      auto texts = test::tiny_vocabulary("gpt2", 64).tokens;
+      change(texts);
+      set_strings(f, "tokenizer.ggml.tokens", texts);
+    };
+  };
+  expect_errors(
+      {}, {{"is 'bert'", [](auto* f) { set_str(f, "tokenizer.ggml.model", "bert"); }},
+           {"model' is missing", [](auto* f) { gguf_remove_key(f, "tokenizer.ggml.model"); }},
+           {"model' has type u32", [](auto* f) { set_u32(f, "tokenizer.ggml.model", 1); }},
+           {"tokens' should be an array", [](auto* f) { set_str(f, "tokenizer.ggml.tokens", "a"); }},
+           {"tokens' should be an array", [](auto* f) { gguf_remove_key(f, "tokenizer.ggml.tokens"); }},
+           {"same text twice, the second time as token 300", tokens([](auto& t) { t[300] = t[299]; })},
+           {"same text twice", tokens([](auto& t) { t[300] = "[EMPTY_301]", t[301] = ""; })},
+           {"token_embd.weight' is 64 x 323", tokens([](auto& t) { t.pop_back(); })},
+           {"one i32 a token",
+            [](auto* f) {
+              const int32_t one = 1;
+              gguf_set_arr_data(f, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, &one, 1);
+            }},
+           {"one i32 a token", [](auto* f) { set_str(f, "tokenizer.ggml.token_type", "x"); }},
+           {"calls token 0 a byte",
+            [](auto* f) {
+              const std::vector<int32_t> types(323, 6);
+              gguf_set_arr_data(f, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types.data(), types.size());
+            }},
+           {"bos_token_id' is 323", [](auto* f) { set_u32(f, "tokenizer.ggml.bos_token_id", 323); }},
+           {"eos_token_id' is 4294967295", [](auto* f) { set_u32(f, "tokenizer.ggml.eos_token_id", 0xFFFFFFFF); }},
+           {"eot_token_id' has type str", [](auto* f) { set_str(f, "tokenizer.ggml.eot_token_id", "1"); }},
+           {"merges' should be", [](auto* f) { gguf_remove_key(f, "tokenizer.ggml.merges"); }},
+           {"merges' should be", [](auto* f) { set_u32(f, "tokenizer.ggml.merges", 1); }},
+           {"entry 1 is not two parts",
+            [](auto* f) {
+              set_strings(f, "tokenizer.ggml.merges", {"t h", "th"});
+            }},
+           {"entry 0 is not two parts", [](auto* f) { set_strings(f, "tokenizer.ggml.merges", {""}); }},
+           {"pre' is 'whatever'", [](auto* f) { set_str(f, "tokenizer.ggml.pre", "whatever"); }},
+           {"add_bos_token' should be a bool", [](auto* f) { set_u32(f, "tokenizer.ggml.add_bos_token", 1); }}});
+}
+
+TEST(ModelErrors, SentencePieceNeedsScoresAndBytes) {
+  TinyModelSpec spec;
+  spec.tokenizer = "llama";
+  expect_errors(spec,
+                {{"has no token <0x0A>",
+                  [](auto* f) {
+                    auto texts = test::tiny_vocabulary("llama", 64).tokens;
+                    texts[3 + 10] = "newline";
+                    const std::vector<int32_t> types(texts.size(), 1);
+                    set_strings(f, "tokenizer.ggml.tokens", texts);
+                    gguf_set_arr_data(f, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types.data(), types.size());
+                  }},
+                 {"one f32 a token", [](auto* f) { gguf_remove_key(f, "tokenizer.ggml.scores"); }},
+                 {"no number for token 7", [](auto* f) {
+                    std::vector<float> scores(323, -1.0f);
+                    scores[7] = std::numeric_limits<float>::quiet_NaN();
+                    gguf_set_arr_data(f, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores.data(), scores.size());
+                  }}});
+}
+
+TEST(ModelErrors, MissingTensors) {
+  for (const char* name : {"token_embd.weight", "output_norm.weight", "blk.2.attn_k.weight", "blk.3.ffn_down.weight"}) {
+    TinyModelSpec spec;
+    spec.without_tensors = {name};
+    EXPECT_NE(error_of(spec).find(std::string("tensor '") + name + "' is missing"), std::string::npos)
+        << error_of(spec);
+  }
+  TinyModelSpec spec;
+  spec.architecture = "qwen2";
+  spec.without_tensors = {"blk.0.attn_k.bias"};
+  EXPECT_NE(error_of(spec).find("'blk.0.attn_k.bias' is missing"), std::string::npos);
+}
+
+TEST(ModelErrors, TensorsThatTheFamilyDoesNotHave) {
+  TinyModelSpec spec;
+  spec.architecture = "qwen3";
+  spec.edit_metadata = [](gguf_context* f) {
+    for (const char* key :
+         {"block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
+          "attention.head_count_kv", "attention.key_length", "attention.value_length"}) {
+      const auto id = gguf_find_key(f, (std::string("qwen3.") + key).c_str());
+      set_u32(f, (std::string("llama.") + key).c_str(), gguf_get_val_u32(f, id));
+    }
+    set_f32(f, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    set_str(f, "general.architecture", "llama");
+  };
+  const std::string error = error_of(spec);
+  EXPECT_NE(error.find("_norm.weight' is none that a model of architecture llama has"), std::string::npos) << error;
+}
+
+TEST(ModelErrors, FilesThatAreNoModels) {
+  const std::string empty = temp_path("empty.gguf"), text = temp_path("text.gguf");
+  std::ofstream(empty).flush();
+  std::ofstream(text) << "once upon a time";
+  EXPECT_NE(error_of(empty).find("is empty"), std::string::npos);
+  EXPECT_NE(error_of(text).find("not a GGUF file"), std::string::npos);
+  EXPECT_NE(error_of(temp_path("nowhere.gguf")).find("No such file"), std::string::npos);
+  EXPECT_NE(error_of(std::filesystem::path(empty).parent_path().string()).find("not a file"), std::string::npos);
+}
+
+TEST(ModelErrors, ShardsThatDoNotBelongTogether) {
+  TinyModelSpec spec;
+  spec.shards = 3;
+  const std::string first = write_tiny_model(spec, temp_path("parts.gguf"));
+  const std::string second = temp_path("parts-00002-of-00003.gguf"), third = temp_path("parts-00003-of-00003.gguf");
+  std::filesystem::copy_file(first, temp_path("renamed.gguf"));
+  EXPECT_NE(error_of(temp_path("renamed.gguf")).find("its name should end in -00001-of-00003.gguf"), std::string::npos);
+  std::filesystem::rename(second, temp_path("away"));
+  EXPECT_NE(ModelFile::open(first).error().message.find(second + ": No such file"), std::string::npos);
+  std::filesystem::copy_file(third, second);
+  EXPECT_NE(ModelFile::open(first).error().message.find("not what its name says"), std::string::npos);
+}
+
+TEST(ModelErrors, AFileThatIsCutShort) {
+  const std::string path = write_tiny_model({}, temp_path("short.gguf"));
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 100);
+  EXPECT_NE(error_of(path).find("reaches beyond the end of the file"), std::string::npos);
+}
+
+TEST(ModelErrors, AFileThatBecomesShorterAfterItWasOpened) {
+  const std::string path = write_tiny_model({}, temp_path("shrinks.gguf"));
+  const ModelFile model = ModelFile::open(path).value();
+  std::filesystem::resize_file(path, 1000);
+  EXPECT_NE(model.map({0, 4}, true, true).error().message.find("has become shorter"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice
