@@ -21,15 +21,15 @@ struct StageOptions {
   bool with_embedding = true;  // rows come as tokens
   bool with_head = true;       // logits() can be asked
   KvType kv = KvType::kF16;
-  int32_t n_cells = 0;         // cells 0 … n_cells - 1 may be used
-  int32_t max_rows = 256;      // the widest batch
+  int32_t n_cells = 0;     // cells 0 … n_cells - 1 may be used
+  int32_t max_rows = 256;  // the widest batch
   int32_t threads = 1;
-  std::vector<int32_t> taps;   // layers whose output is kept: tap l is the hidden state after layer l (0: the embedding)
+  std::vector<int32_t> taps;  // layers whose output is kept: tap l is the hidden state after layer l (0: the embedding)
 };
 
-// Exactness: the hidden state and the logits of a row depend on the tokens of its path alone, to the last bit: not on the
-// other rows of the batch, the batch's width, which cells hold the path, the cuts, the number of threads, or the row's Kind.
-// Thread safety: none; each runner belongs to one worker.
+// Exactness: the hidden state and the logits of a row depend on the tokens of its path alone, to the last bit: not on
+// the other rows of the batch, the batch's width, which cells hold the path, the cuts, the number of threads, or the
+// row's Kind. Thread safety: none; each runner belongs to one worker.
 class StageRunner {
  public:
   static Result<StageRunner> create(const ModelFile& model, const StageOptions& options);
@@ -39,9 +39,9 @@ class StageRunner {
 
   const StageOptions& options() const;
 
-  // Applies updates and enters all `rows` into the paths (also those that will not be computed), in this order. Prompt rows
-  // are committed. Must be called for every batch, in FIFO order.
-  // REQUIRES: cells in range; each row's parent is the cell of the token before it in its sequence.
+  // Applies updates and enters all `rows` into the paths (also those that will not be computed), in this order. Prompt
+  // rows are committed. Must be called for every batch, in FIFO order. REQUIRES: cells in range; each row's parent is
+  // the cell of the token before it in its sequence.
   void enter(std::span<const PathUpdate> updates, std::span<const Row> rows);
 
   // Computes rows that have been entered; parents before or with their children, in order.

@@ -1,0 +1,103 @@
+#include "compute/elementwise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/math.h"
+#include "compute/simd.h"
+
+namespace sluice {
+namespace {
+
+// YaRN (Peng et al., "YaRN: efficient context window extension", 2023, section 3.2): pairs that turn more than
+// beta_fast times within the original context keep their frequency, those below beta_slow are interpolated, between
+// them a ramp over the pairs.
+class YarnRamp {
+ public:
+  explicit YarnRamp(const RopeParameters& p) {
+    low_ = std::max(0.0, std::floor(pair_of(p, p.beta_fast)));
+    high_ = std::min(static_cast<double>(p.n_dims - 1), std::ceil(pair_of(p, p.beta_slow)));
+  }
+  // The share of the original frequency that pair i keeps.
+  double kept(int32_t i) const { return 1.0 - std::clamp((i - low_) / std::max(0.001, high_ - low_), 0.0, 1.0); }
+
+ private:
+  static double pair_of(const RopeParameters& p, double turns) {
+    return p.n_dims * std::log(p.original_context / (turns * 2 * std::numbers::pi)) / (2 * std::log(p.base));
+  }
+  double low_, high_;
+};
+
+}  // namespace
+
+void rms_norm(std::span<const float> x, std::span<const float> weight, float epsilon, std::span<float> out) {
+  const size_t n = x.size(), whole = n / kLanes * kLanes;
+  F32x8 squares = zero8();
+  for (size_t i = 0; i < whole; i += kLanes) squares = fma8(load8(&x[i]), load8(&x[i]), squares);
+  float sum = sum8(squares);
+  for (size_t i = whole; i < n; ++i) sum = std::fma(x[i], x[i], sum);
+  const float scale = 1.0f / std::sqrt(sum / static_cast<float>(n) + epsilon);
+  for (size_t i = 0; i < n; ++i) out[i] = x[i] * scale * weight[i];
+}
+
+void silu_times(std::span<float> gate, std::span<const float> up) {
+  const size_t n = gate.size();
+  float* g = gate.data();
+  const float* u = up.data();
+  for (size_t i = 0; i < n; ++i) g[i] = g[i] / (1.0f + exp_f32(-g[i])) * u[i];
+}
+
+void softmax(std::span<float> x) {
+  const size_t n = x.size(), whole = n / kLanes * kLanes;
+  float* values = x.data();
+  F32x8 most = splat8(-INFINITY);
+  for (size_t i = 0; i < whole; i += kLanes) most = max8(most, load8(values + i));
+  float largest = largest8(most);
+  for (size_t i = whole; i < n; ++i) largest = std::max(largest, values[i]);
+
+  for (size_t i = 0; i < n; ++i) values[i] = exp_f32(values[i] - largest);
+  F32x8 sums = zero8();
+  for (size_t i = 0; i < whole; i += kLanes) sums = add8(sums, load8(values + i));
+  float rest[kLanes] = {};
+  std::copy(values + whole, values + n, rest);
+  const float share = 1.0f / sum8(add8(sums, load8(rest)));
+  for (size_t i = 0; i < n; ++i) values[i] *= share;
+}
+
+Rope::Rope(const RopeParameters& p, std::span<const float> factors)
+    : pairing_(p.pairing), magnitude_(p.attention_factor) {
+  const bool yarn = p.scaling == RopeParameters::Scaling::kYarn && p.extrapolation_mix != 0.0f;
+  const double shrink = p.scaling == RopeParameters::Scaling::kNone ? 1.0 : 1.0 / p.factor;
+  if (yarn) magnitude_ *= static_cast<float>(1.0 + 0.1 * std::log(p.factor));
+  for (int32_t i = 0; i < p.n_dims / 2; ++i) {
+    double frequency = std::pow(static_cast<double>(p.base), -2.0 * i / p.n_dims);
+    if (!factors.empty()) frequency /= factors[static_cast<size_t>(i)];
+    const double kept = yarn ? YarnRamp(p).kept(i) * p.extrapolation_mix : 0.0;
+    frequencies_.push_back(frequency * (shrink * (1.0 - kept) + kept));
+  }
+}
+
+void Rope::angles(int32_t position, std::span<float> out) const {
+  const size_t n = frequencies_.size();
+  for (size_t i = 0; i < n; ++i) {
+    const double angle = position * frequencies_[i];
+    out[i] = static_cast<float>(std::cos(angle)) * magnitude_;
+    out[n + i] = static_cast<float>(std::sin(angle)) * magnitude_;
+  }
+}
+
+void Rope::turn(std::span<const float> angles, float* head) const {
+  const size_t n = frequencies_.size();
+  const bool adjacent = pairing_ == RopeParameters::Pairing::kAdjacent;
+  const size_t step = adjacent ? 2 : 1, apart = adjacent ? 1 : n;
+  for (size_t i = 0; i < n; ++i) {
+    const float c = angles[i], s = angles[n + i];
+    float &x = head[i * step], &y = head[i * step + apart];
+    const float x0 = x, y0 = y;
+    x = x0 * c - y0 * s;
+    y = x0 * s + y0 * c;
+  }
+}
+
+}  // namespace sluice

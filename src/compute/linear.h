@@ -1,0 +1,106 @@
+// All matrix products of a layer and the head: y = x W^T + b.
+//
+// Exactness: each output depends on its row of weights and its row of x alone, to the last bit: not on how many rows x
+// has, and not on how the outputs are divided among threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "compute/memory.h"
+#include "compute/thread_team.h"
+#include "model/model_file.h"
+
+namespace sluice {
+
+// The form in which a kernel reads its input.
+enum class InputFormat : uint8_t {
+  kF32,
+  kQ8,        // blocks of 32 int8 with a scale and scale * sum, both f32
+  kQ8Wide,    // the same values as int16
+  kGgmlQ8_0,  // what ggml's vec_dot of the remaining types reads
+  kGgmlQ8_1,
+  kGgmlQ8K,
+  kGgmlF16,
+  kGgmlBf16,
+};
+inline constexpr int kInputFormats = 8;
+
+// A set of formats, so that the matrices that read the same input share its conversion.
+class FormatSet {
+ public:
+  void add(InputFormat f) { bits_ |= 1u << static_cast<int>(f); }
+  void add(FormatSet other) { bits_ |= other.bits_; }
+  bool has(InputFormat f) const { return (bits_ >> static_cast<int>(f)) & 1u; }
+
+ private:
+  uint32_t bits_ = 0;
+};
+
+// Rows of activations in every format that their readers want. Reused for one input after another.
+class LinearInput {
+ public:
+  explicit LinearInput(int64_t max_rows) : max_rows_(max_rows) {}
+
+  // Makes room for rows of `n_in` values in these formats.
+  void reserve(FormatSet formats, int64_t n_in);
+
+  // Row `row` becomes x: [n_in]. Rows may be stored by several threads at once. REQUIRES: reserved.
+  void store(FormatSet formats, int64_t row, std::span<const float> x);
+
+  // Row `row`, n_in values wide, in a format in which it was stored.
+  const std::byte* row(InputFormat format, int64_t row, int64_t n_in) const;
+
+ private:
+  int64_t max_rows_;
+  Memory rows_[kInputFormats];
+};
+
+// Bytes of a row of n values.
+size_t input_row_bytes(InputFormat format, int64_t n);
+
+// One weight matrix, prepared for its kernel. Thread safety: const methods may be called from several threads at once.
+class Linear {
+ public:
+  // Where the products go: y[row * stride + output], replaced or added to.
+  struct Target {
+    float* y = nullptr;
+    int64_t stride = 0;
+    bool add = false;
+  };
+  // Threads divide the outputs in multiples of this.
+  static constexpr int64_t kGrain = 8;
+
+  Linear() = default;
+
+  // `weight` [n_out, n_in] and `bias` [n_out] or empty, of `weights`, which must outlive this. Types whose kernel wants
+  // its own layout are copied into it, and the file's pages released.
+  static Result<Linear> create(const StageWeights& weights, const Tensor& weight, const Tensor& bias);
+  // The same without a file behind the tensors.
+  static Result<Linear> create(const Tensor& weight, const Tensor& bias);
+
+  int64_t n_in() const { return n_in_; }
+  int64_t n_out() const { return n_out_; }
+  InputFormat format() const { return format_; }
+
+  // Outputs [outputs.begin, outputs.end) of rows 0 … n_rows - 1 of x. REQUIRES: outputs.begin a multiple of kGrain.
+  void multiply(const LinearInput& x, int64_t n_rows, Part outputs, Target target) const;
+
+ private:
+  int64_t n_in_ = 0, n_out_ = 0;
+  InputFormat format_ = InputFormat::kF32;
+  ggml_type type_ = GGML_TYPE_F32;
+  const std::byte* rows_ = nullptr;  // packed_ or the file's
+  size_t row_bytes_ = 0;             // of one row; of packed groups, an eighth of a group
+  Memory packed_;
+  std::vector<float> bias_;  // padded to whole grains
+};
+
+// A vector of weights (norm, bias) as f32. A row of a matrix of any type as f32.
+std::vector<float> to_f32_vector(const Tensor& tensor);
+void copy_row_f32(const Tensor& tensor, int64_t row, std::span<float> out);
+
+}  // namespace sluice

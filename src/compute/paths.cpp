@@ -1,0 +1,90 @@
+#include "compute/paths.h"
+
+#include <algorithm>
+
+#include "base/result.h"
+
+namespace sluice {
+namespace {
+
+template <class... Fns>
+struct Match : Fns... {
+  using Fns::operator()...;
+};
+template <class... Fns>
+Match(Fns...) -> Match<Fns...>;
+
+}  // namespace
+
+const Paths::Entry& Paths::entry(Cell cell) const {
+  SLUICE_CHECK(cell.valid() && static_cast<size_t>(cell.value) < cells_.size(), "a cell is out of range");
+  return cells_[static_cast<size_t>(cell.value)];
+}
+
+bool Paths::is_committed(SequenceId sequence, Cell cell, int32_t position) const {
+  const auto found = committed_.find(sequence);
+  if (found == committed_.end() || position < 0) return false;
+  const std::vector<Cell>& path = found->second;
+  return static_cast<size_t>(position) < path.size() && path[static_cast<size_t>(position)] == cell;
+}
+
+void Paths::commit(SequenceId sequence, Cell cell) {
+  const auto found = committed_.find(sequence);
+  SLUICE_CHECK(found != committed_.end(), "a commit to a sequence that isn't open");
+  std::vector<Cell>& path = found->second;
+  SLUICE_CHECK(entry(cell).position == static_cast<int32_t>(path.size()), "a commit is not the next position");
+  path.push_back(cell);
+}
+
+void Paths::apply(const PathUpdate& update) {
+  std::visit(Match{[&](const Open& open) {
+                     const bool fresh = committed_.try_emplace(open.sequence).second;
+                     SLUICE_CHECK(fresh, "a sequence is opened twice");
+                   },
+                   [&](const Commit& c) { commit(c.sequence, c.cell); },
+                   [&](const Truncate& truncate) {
+                     const auto found = committed_.find(truncate.sequence);
+                     SLUICE_CHECK(found != committed_.end(), "a sequence to truncate isn't open");
+                     const auto length = static_cast<size_t>(truncate.length);
+                     SLUICE_CHECK(truncate.length >= 0 && length <= found->second.size(),
+                                  "a path is cut beyond its end");
+                     found->second.resize(length);
+                   },
+                   [&](const Close& close) { committed_.erase(close.sequence); }},
+             update);
+}
+
+void Paths::enter(const Row& row) {
+  SLUICE_CHECK(committed_.contains(row.sequence), "a row of a sequence that isn't open");
+  SLUICE_CHECK(row.position >= 0 && row.parent.valid() == (row.position > 0), "a parent is missing, or one too many");
+  if (row.parent.valid()) {
+    const Entry& parent = entry(row.parent);
+    SLUICE_CHECK(is_committed(row.sequence, row.parent, row.position - 1) ||
+                     (parent.sequence == row.sequence && parent.position == row.position - 1),
+                 "a parent is not the token before its child");
+  }
+  const Entry& old = entry(row.cell);
+  SLUICE_CHECK(!is_committed(old.sequence, row.cell, old.position), "a committed cell is given out again");
+  cells_[static_cast<size_t>(row.cell.value)] = {row.sequence, row.position, row.parent};
+  if (row.kind == Row::Kind::kPrompt) commit(row.sequence, row.cell);
+}
+
+void Paths::find(const Row& row, Path& path) const {
+  path.branch.clear();
+  path.committed = {};
+  Cell cell = row.cell;
+  for (int32_t position = row.position; position >= 0; --position) {
+    if (is_committed(row.sequence, cell, position)) {
+      path.committed = std::span(committed_.at(row.sequence)).first(static_cast<size_t>(position) + 1);
+      break;
+    }
+    const Entry& e = entry(cell);
+    SLUICE_CHECK(e.sequence == row.sequence && e.position == position,
+                 "a path leads through a cell that was given out again");
+    path.branch.push_back(cell);
+    cell = e.parent;
+  }
+  std::reverse(path.branch.begin(), path.branch.end());
+}
+
+}  // namespace sluice

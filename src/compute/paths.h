@@ -1,0 +1,53 @@
+// Which cells a row attends to: the committed cells of its sequence, then its ancestors in the tree, then itself.
+#pragma once
+
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/wire.h"
+
+namespace sluice {
+
+// The cells of one row's path in the order of their positions: `committed`, then `branch`.
+struct Path {
+  std::span<const Cell> committed;  // valid until the next update
+  std::vector<Cell> branch;
+
+  int64_t size() const { return static_cast<int64_t>(committed.size() + branch.size()); }
+  Cell operator[](int64_t position) const {
+    const auto i = static_cast<size_t>(position);
+    return i < committed.size() ? committed[i] : branch[i - committed.size()];
+  }
+};
+
+// Invariant: the committed cell at index i of a sequence holds its token at position i. A committed cell may belong to
+// another sequence with the same prefix.
+class Paths {
+ public:
+  explicit Paths(int32_t n_cells) : cells_(static_cast<size_t>(n_cells)) {}
+
+  void apply(const PathUpdate& update);
+
+  // The row's cell now holds its token; a prompt row is committed. REQUIRES: as StageRunner::enter.
+  void enter(const Row& row);
+
+  // The path of an entered row, up to and including itself. Reuses the memory of `path`.
+  void find(const Row& row, Path& path) const;
+
+ private:
+  struct Entry {
+    SequenceId sequence;
+    int32_t position = -1;
+    Cell parent;
+  };
+  bool is_committed(SequenceId sequence, Cell cell, int32_t position) const;
+  void commit(SequenceId sequence, Cell cell);
+  const Entry& entry(Cell cell) const;
+
+  std::vector<Entry> cells_;
+  std::unordered_map<SequenceId, std::vector<Cell>> committed_;
+};
+
+}  // namespace sluice

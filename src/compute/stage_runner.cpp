@@ -1,0 +1,395 @@
+#include "compute/stage_runner.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "compute/attention.h"
+#include "compute/elementwise.h"
+#include "compute/linear.h"
+#include "compute/paths.h"
+#include "compute/thread_team.h"
+
+namespace sluice {
+namespace {
+
+// A layer, ready to be computed.
+struct Layer {
+  std::vector<float> attention_norm, ffn_norm;
+  std::vector<float> q_norm, k_norm;  // empty, or [head_dim]
+  Linear q, k, v, attention_out, gate, up, down;
+  FormatSet qkv_formats, attention_out_formats, ffn_formats, down_formats;
+  KvLayer kv;
+};
+
+struct Head {
+  std::vector<float> norm;
+  Linear output;
+  FormatSet formats;
+};
+
+FormatSet formats_of(std::initializer_list<const Linear*> readers) {
+  FormatSet set;
+  for (const Linear* reader : readers) set.add(reader->format());
+  return set;
+}
+
+std::vector<float> vector_or_empty(const Tensor& tensor) {
+  return tensor ? to_f32_vector(tensor) : std::vector<float>();
+}
+
+Result<Layer> make_layer(const StageWeights& weights, const LayerWeights& w, KvLayer kv) {
+  Layer layer{to_f32_vector(w.attention_norm),
+              to_f32_vector(w.ffn_norm),
+              vector_or_empty(w.q_norm),
+              vector_or_empty(w.k_norm),
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              {},
+              std::move(kv)};
+  SLUICE_TRY(layer.q, Linear::create(weights, w.q, w.q_bias));
+  SLUICE_TRY(layer.k, Linear::create(weights, w.k, w.k_bias));
+  SLUICE_TRY(layer.v, Linear::create(weights, w.v, w.v_bias));
+  SLUICE_TRY(layer.attention_out, Linear::create(weights, w.attention_out, w.attention_out_bias));
+  SLUICE_TRY(layer.gate, Linear::create(weights, w.gate, w.gate_bias));
+  SLUICE_TRY(layer.up, Linear::create(weights, w.up, w.up_bias));
+  SLUICE_TRY(layer.down, Linear::create(weights, w.down, w.down_bias));
+  layer.qkv_formats = formats_of({&layer.q, &layer.k, &layer.v});
+  layer.attention_out_formats = formats_of({&layer.attention_out});
+  layer.ffn_formats = formats_of({&layer.gate, &layer.up});
+  layer.down_formats = formats_of({&layer.down});
+  return layer;
+}
+
+Status check_options(const ModelFile& model, const StageOptions& o) {
+  const int32_t n_layers = model.hparams().n_layers;
+  const std::string of = model.path() + ": ";
+  if (o.range.first < 0 || o.range.first > o.range.last || o.range.last > n_layers) {
+    return input_error(of + "a stage must lie within layers 0 to " + std::to_string(n_layers));
+  }
+  if (o.n_cells < 1 || o.max_rows < 1 || o.threads < 1) {
+    return input_error(of + "cells, rows and threads of a stage must be at least 1");
+  }
+  for (const int32_t tap : o.taps) {
+    if (tap < o.range.first || tap > o.range.last) {
+      return input_error(of + "tap " + std::to_string(tap) + " is not in layers " + std::to_string(o.range.first) +
+                         " to " + std::to_string(o.range.last));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+class StageRunner::Impl {
+ public:
+  static Result<std::unique_ptr<Impl>> create(const ModelFile& model, const StageOptions& options);
+
+  const StageOptions& options() const { return options_; }
+  Paths& paths() { return paths_; }
+  void run(std::span<const Row> rows, float* hidden);
+  std::span<const float> tap(size_t i) const {
+    return {taps_[i].as<float>(), rows_in_taps_ * static_cast<size_t>(h_.d_model)};
+  }
+  void logits(int64_t n, const float* hidden, float* logits);
+  int32_t d_model() const { return h_.d_model; }
+  int32_t n_vocab() const { return h_.n_vocab; }
+
+ private:
+  Impl(const ModelFile& model, const StageOptions& options, StageWeights weights);
+  Status prepare_layers();
+  Status prepare_head();
+  void reserve_inputs();
+
+  // Parts of run(), each on every thread of the team; between them a barrier.
+  void begin_rows(std::span<const Row> rows, float* hidden, int thread);
+  void keep_tap(int32_t layer, const float* hidden, int thread);
+  void compute_layer(Layer& layer, std::span<const Row> rows, float* hidden, int thread);
+  void normalise(const std::vector<float>& weight, FormatSet formats, const float* hidden, int thread);
+  void project_qkv(const Layer& layer, int thread);
+  void turn_and_store(Layer& layer, std::span<const Row> rows, int thread);
+  void attend(const Layer& layer, int thread);
+  void feed_forward(const Layer& layer, int thread);
+  void store_rows(FormatSet formats, const float* from, int64_t width, int thread);
+  void add_product(const Linear& linear, float* hidden, int thread);
+
+  Part rows_of(int thread) const { return part_of(n_rows_, 1, thread, team_.size()); }
+  Part outputs_of(const Linear& linear, int thread) const {
+    return part_of(linear.n_out(), Linear::kGrain, thread, team_.size());
+  }
+  int64_t q_width() const { return int64_t{shape_.n_heads} * shape_.head_dim; }
+  int64_t qkv_width() const { return q_width() + 2 * shape_.kv_width(); }
+
+  StageOptions options_;
+  HyperParameters h_;
+  StageWeights weights_;
+  AttentionShape shape_;
+  Rope rope_;
+  TreeAttention attention_;
+  std::vector<Layer> layers_;
+  std::optional<Head> head_;
+  Paths paths_;
+  ThreadTeam team_;
+
+  // For the batch at hand, max_rows each.
+  int64_t n_rows_ = 0;
+  std::vector<Path> row_paths_;
+  LinearInput input_;
+  Memory qkv_;                              // [rows, q_width + 2 kv_width]: queries, keys, values
+  Memory attended_;                         // [rows, q_width]
+  Memory gate_, up_;                        // [rows, d_ff]
+  Memory angles_;                           // [rows, rope size]
+  std::vector<std::vector<float>> normed_;  // [thread][d_model]
+  std::vector<AttentionScratch> scratch_;   // [thread]
+  std::vector<Memory> taps_;                // [tap][rows, d_model]
+  size_t rows_in_taps_ = 0;
+};
+
+StageRunner::Impl::Impl(const ModelFile& model, const StageOptions& options, StageWeights weights)
+    : options_(options),
+      h_(model.hparams()),
+      weights_(std::move(weights)),
+      shape_{h_.n_heads, h_.n_kv_heads, h_.head_dim},
+      rope_(h_.rope, vector_or_empty(weights_.rope_factors)),
+      attention_(shape_),
+      paths_(options.n_cells),
+      team_(options.threads),
+      row_paths_(static_cast<size_t>(options.max_rows)),
+      input_(options.max_rows),
+      normed_(static_cast<size_t>(options.threads), std::vector<float>(static_cast<size_t>(h_.d_model))) {
+  const auto floats = [&](int64_t width) {
+    return Memory(static_cast<size_t>(options.max_rows * width) * sizeof(float));
+  };
+  qkv_ = floats(qkv_width());
+  attended_ = floats(q_width());
+  gate_ = floats(h_.d_ff);
+  up_ = floats(h_.d_ff);
+  angles_ = floats(rope_.size());
+  for (int thread = 0; thread < options.threads; ++thread) scratch_.emplace_back(shape_, options.n_cells);
+  for (size_t i = 0; i < options.taps.size(); ++i) taps_.push_back(floats(h_.d_model));
+}
+
+Result<std::unique_ptr<StageRunner::Impl>> StageRunner::Impl::create(const ModelFile& model,
+                                                                     const StageOptions& options) {
+  SLUICE_TRY_STATUS(check_options(model, options));
+  SLUICE_TRY(StageWeights weights, model.map(options.range, options.with_embedding, options.with_head));
+  std::unique_ptr<Impl> impl(new Impl(model, options, std::move(weights)));
+  SLUICE_TRY_STATUS(impl->prepare_layers());
+  if (options.with_head) SLUICE_TRY_STATUS(impl->prepare_head());
+  impl->reserve_inputs();
+  return impl;
+}
+
+Status StageRunner::Impl::prepare_layers() {
+  layers_.reserve(weights_.layers.size());
+  for (const LayerWeights& w : weights_.layers) {
+    SLUICE_TRY(Layer layer, make_layer(weights_, w, KvLayer(shape_, options_.n_cells, options_.kv == KvType::kF16)));
+    layers_.push_back(std::move(layer));
+  }
+  return {};
+}
+
+Status StageRunner::Impl::prepare_head() {
+  SLUICE_TRY(Linear output, Linear::create(weights_, weights_.output, weights_.output_bias));
+  const FormatSet formats = formats_of({&output});
+  head_ = Head{to_f32_vector(weights_.output_norm), std::move(output), formats};
+  return {};
+}
+
+void StageRunner::Impl::reserve_inputs() {
+  for (const Layer& layer : layers_) {
+    input_.reserve(layer.qkv_formats, h_.d_model);
+    input_.reserve(layer.attention_out_formats, q_width());
+    input_.reserve(layer.ffn_formats, h_.d_model);
+    input_.reserve(layer.down_formats, h_.d_ff);
+  }
+  if (head_) input_.reserve(head_->formats, h_.d_model);
+}
+
+void StageRunner::Impl::run(std::span<const Row> rows, float* hidden) {
+  n_rows_ = static_cast<int64_t>(rows.size());
+  rows_in_taps_ = rows.size();
+  for (size_t i = 0; i < rows.size(); ++i) paths_.find(rows[i], row_paths_[i]);
+  team_.run([&](int thread) {
+    begin_rows(rows, hidden, thread);
+    for (int32_t i = 0; i < options_.range.count(); ++i) {
+      keep_tap(options_.range.first + i, hidden, thread);
+      compute_layer(layers_[static_cast<size_t>(i)], rows, hidden, thread);
+    }
+    keep_tap(options_.range.last, hidden, thread);
+  });
+}
+
+void StageRunner::Impl::begin_rows(std::span<const Row> rows, float* hidden, int thread) {
+  const auto d = static_cast<size_t>(h_.d_model), angles = static_cast<size_t>(rope_.size());
+  const Part mine = rows_of(thread);
+  for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i) {
+    if (options_.with_embedding) copy_row_f32(weights_.token_embedding, rows[i].token, {hidden + i * d, d});
+    rope_.angles(rows[i].position, {angles_.as<float>() + i * angles, angles});
+  }
+}
+
+// Every thread keeps the rows that it finished itself or that a barrier has made visible.
+void StageRunner::Impl::keep_tap(int32_t layer, const float* hidden, int thread) {
+  for (size_t i = 0; i < taps_.size(); ++i) {
+    if (options_.taps[i] != layer) continue;
+    const Part mine = rows_of(thread);
+    std::copy(hidden + mine.begin * h_.d_model, hidden + mine.end * h_.d_model,
+              taps_[i].as<float>() + mine.begin * h_.d_model);
+  }
+}
+
+void StageRunner::Impl::compute_layer(Layer& layer, std::span<const Row> rows, float* hidden, int thread) {
+  normalise(layer.attention_norm, layer.qkv_formats, hidden, thread);
+  team_.barrier();
+  project_qkv(layer, thread);
+  team_.barrier();
+  turn_and_store(layer, rows, thread);
+  team_.barrier();
+  attend(layer, thread);
+  team_.barrier();
+  store_rows(layer.attention_out_formats, attended_.as<float>(), q_width(), thread);
+  team_.barrier();
+  add_product(layer.attention_out, hidden, thread);
+  team_.barrier();
+  normalise(layer.ffn_norm, layer.ffn_formats, hidden, thread);
+  team_.barrier();
+  feed_forward(layer, thread);
+  team_.barrier();
+  store_rows(layer.down_formats, gate_.as<float>(), h_.d_ff, thread);
+  team_.barrier();
+  add_product(layer.down, hidden, thread);
+  team_.barrier();
+}
+
+void StageRunner::Impl::normalise(const std::vector<float>& weight, FormatSet formats, const float* hidden,
+                                  int thread) {
+  const auto d = static_cast<size_t>(h_.d_model);
+  std::vector<float>& normed = normed_[static_cast<size_t>(thread)];
+  const Part mine = rows_of(thread);
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    rms_norm({hidden + i * h_.d_model, d}, weight, h_.norm_epsilon, normed);
+    input_.store(formats, i, normed);
+  }
+}
+
+void StageRunner::Impl::project_qkv(const Layer& layer, int thread) {
+  float* q = qkv_.as<float>();
+  float* k = q + q_width();
+  float* v = k + shape_.kv_width();
+  layer.q.multiply(input_, n_rows_, outputs_of(layer.q, thread), {q, qkv_width()});
+  layer.k.multiply(input_, n_rows_, outputs_of(layer.k, thread), {k, qkv_width()});
+  layer.v.multiply(input_, n_rows_, outputs_of(layer.v, thread), {v, qkv_width()});
+}
+
+void StageRunner::Impl::turn_and_store(Layer& layer, std::span<const Row> rows, int thread) {
+  const auto angles = static_cast<size_t>(rope_.size()), head_dim = static_cast<size_t>(shape_.head_dim);
+  const Part mine = rows_of(thread);
+  for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i) {
+    float* q = qkv_.as<float>() + static_cast<int64_t>(i) * qkv_width();
+    float* k = q + q_width();
+    const std::span<const float> turn{angles_.as<float>() + i * angles, angles};
+    const auto finish = [&](float* heads, int32_t n, const std::vector<float>& norm) {
+      for (int32_t head = 0; head < n; ++head) {
+        const std::span<float> one{heads + head * shape_.head_dim, head_dim};
+        if (!norm.empty()) rms_norm(one, norm, h_.norm_epsilon, one);
+        rope_.turn(turn, one.data());
+      }
+    };
+    finish(q, shape_.n_heads, layer.q_norm);
+    finish(k, shape_.n_kv_heads, layer.k_norm);
+    layer.kv.write(rows[i].cell, k, k + shape_.kv_width());
+  }
+}
+
+// (row, head) pairs in one line, cut into equal parts: with a single row, its heads are divided.
+void StageRunner::Impl::attend(const Layer& layer, int thread) {
+  const int64_t heads = shape_.n_heads;
+  const Part mine = part_of(n_rows_ * heads, 1, thread, team_.size());
+  for (int64_t at = mine.begin; at < mine.end;) {
+    const int64_t row = at / heads, end = std::min(mine.end, (row + 1) * heads);
+    attention_.run(layer.kv, row_paths_[static_cast<size_t>(row)], qkv_.as<float>() + row * qkv_width(),
+                   {at - row * heads, end - row * heads}, scratch_[static_cast<size_t>(thread)],
+                   attended_.as<float>() + row * q_width());
+    at = end;
+  }
+}
+
+// gate = silu(gate) * up, each thread on the outputs that it computed itself.
+void StageRunner::Impl::feed_forward(const Layer& layer, int thread) {
+  const Part mine = outputs_of(layer.gate, thread);
+  layer.gate.multiply(input_, n_rows_, mine, {gate_.as<float>(), h_.d_ff});
+  layer.up.multiply(input_, n_rows_, mine, {up_.as<float>(), h_.d_ff});
+  const auto width = static_cast<size_t>(mine.end - mine.begin);
+  for (int64_t i = 0; i < n_rows_; ++i) {
+    const int64_t at = i * h_.d_ff + mine.begin;
+    silu_times({gate_.as<float>() + at, width}, {up_.as<float>() + at, width});
+  }
+}
+
+void StageRunner::Impl::store_rows(FormatSet formats, const float* from, int64_t width, int thread) {
+  const Part mine = rows_of(thread);
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    input_.store(formats, i, {from + i * width, static_cast<size_t>(width)});
+  }
+}
+
+void StageRunner::Impl::add_product(const Linear& linear, float* hidden, int thread) {
+  linear.multiply(input_, n_rows_, outputs_of(linear, thread), {hidden, h_.d_model, /*add=*/true});
+}
+
+void StageRunner::Impl::logits(int64_t n, const float* hidden, float* logits) {
+  SLUICE_CHECK(head_.has_value(), "logits of a stage without a head");
+  for (int64_t first = 0; first < n; first += options_.max_rows) {
+    n_rows_ = std::min<int64_t>(n - first, options_.max_rows);
+    team_.run([&](int thread) {
+      normalise(head_->norm, head_->formats, hidden + first * h_.d_model, thread);
+      team_.barrier();
+      head_->output.multiply(input_, n_rows_, outputs_of(head_->output, thread),
+                             {logits + first * h_.n_vocab, h_.n_vocab});
+    });
+  }
+}
+
+Result<StageRunner> StageRunner::create(const ModelFile& model, const StageOptions& options) {
+  SLUICE_TRY(auto impl, Impl::create(model, options));
+  return StageRunner(std::move(impl));
+}
+
+StageRunner::StageRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+StageRunner::StageRunner(StageRunner&&) noexcept = default;
+StageRunner& StageRunner::operator=(StageRunner&&) noexcept = default;
+StageRunner::~StageRunner() = default;
+
+const StageOptions& StageRunner::options() const { return impl_->options(); }
+
+void StageRunner::enter(std::span<const PathUpdate> updates, std::span<const Row> rows) {
+  for (const PathUpdate& update : updates) impl_->paths().apply(update);
+  for (const Row& row : rows) impl_->paths().enter(row);
+}
+
+void StageRunner::run(std::span<const Row> rows, std::span<float> hidden) {
+  SLUICE_CHECK(static_cast<int64_t>(rows.size()) <= options().max_rows, "a batch is wider than max_rows");
+  SLUICE_CHECK(hidden.size() == rows.size() * static_cast<size_t>(impl_->d_model()), "hidden states of another size");
+  if (!rows.empty()) impl_->run(rows, hidden.data());
+}
+
+std::span<const float> StageRunner::tap(size_t i) const { return impl_->tap(i); }
+
+void StageRunner::logits(std::span<const float> hidden, std::span<float> logits) {
+  const auto n = hidden.size() / static_cast<size_t>(impl_->d_model());
+  SLUICE_CHECK(hidden.size() == n * static_cast<size_t>(impl_->d_model()) &&
+                   logits.size() == n * static_cast<size_t>(impl_->n_vocab()),
+               "hidden states or logits of another size");
+  impl_->logits(static_cast<int64_t>(n), hidden.data(), logits.data());
+}
+
+}  // namespace sluice
