@@ -60,7 +60,7 @@ struct TraceHeader {
   std::string model, method, source, executor, profile;
   int32_t stages = 1;
   int32_t width = 1;
-  int32_t steps = 0;  // pipeline steps spent in decoding, as `run --json` counts them; 0: unknown
+  double steps = 0;  // pipeline steps spent in decoding, as `run --json` counts them; 0: unknown
   std::vector<std::pair<int32_t, int32_t>> cuts;  // layers [first, last) of each stage
   double decode_begin = 0, decode_end = 0;        // seconds
   bool simulated = false;                         // the seconds are simulated ones
