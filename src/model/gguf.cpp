@@ -125,7 +125,9 @@ class Parser {
     for (uint64_t i = 0; i < n_entries_; ++i) {
       std::string_view key;
       if (!cursor_.read_string(key)) return truncated("metadata");
-      if (key.empty()) return input_error("metadata entry " + std::to_string(i) + " has no name");
+      // Others read names up to a zero byte: what they see must be what is checked here.
+      if (key.empty() || key.find('\0') != key.npos)
+        return input_error("metadata entry " + std::to_string(i) + " has no name, or a zero byte in it");
       Value value;
       SLUICE_TRY_STATUS(read_value(key, value));
       if (!header_.index_.emplace(key, header_.entries_.size()).second)

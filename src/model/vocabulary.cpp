@@ -85,6 +85,8 @@ class Checker {
     texts_.reserve(tokens_.size());
     for (size_t i = 0; i < tokens_.size(); ++i) {
       if (tokens_[i].size() > kLongestToken) return wrong("tokens", "has a token of more than 65536 bytes");
+      // libllama reads texts up to a zero byte.
+      if (tokens_[i].find('\0') != std::string_view::npos) return wrong("tokens", "has a token with a zero byte in it");
       // libllama gives an empty token this text.
       const bool is_new =
           texts_.insert(tokens_[i].empty() ? "[EMPTY_" + std::to_string(i) + "]" : std::string(tokens_[i])).second;
@@ -150,6 +152,7 @@ class Checker {
     if (merges->count > INT32_MAX) return wrong("merges", "has too many entries");
     const auto pairs = header_.strings(*merges);
     for (size_t i = 0; i < pairs.size(); ++i) {
+      if (pairs[i].find('\0') != std::string_view::npos) return wrong("merges", "has an entry with a zero byte in it");
       // Two parts; a space may itself begin the first.
       const size_t space = pairs[i].find(' ', 1);
       if (pairs[i].size() > 2 * kLongestToken || space == std::string_view::npos || space + 1 == pairs[i].size())

@@ -71,6 +71,22 @@ TEST(HostileFile, CutAnywhere) {
   EXPECT_TRUE(survives(file));
 }
 
+// Libraries read texts up to a zero byte: two tokens, or two keys, that differ only behind one are the same to them.
+TEST(HostileFile, ZeroBytesInTexts) {
+  const Bytes whole = small_model("gpt2");
+  const std::string text(reinterpret_cast<const char*>(whole.data()), whole.size());
+  for (const auto& [zeroed, said] : std::initializer_list<std::pair<std::vector<std::string>, std::string>>{
+           {{"<|im_start|>", "<|im_end|>"}, "a token with a zero byte"}, {{"general.name"}, "a zero byte in it"}}) {
+    Bytes bytes = whole;
+    for (const std::string& place : zeroed) bytes[text.find(place) + 4] = std::byte{0};
+    test::MemoryFile file;
+    file.set(bytes);
+    const auto model = ModelFile::open(file.path());
+    ASSERT_FALSE(model);
+    EXPECT_NE(model.error().message.find(said), std::string::npos) << model.error().message;
+  }
+}
+
 // Flips bits or overwrites words in the header; many such files are still models.
 void mutate(const Bytes& whole, uint32_t rounds) {
   const auto header = static_cast<uint32_t>(header_size(whole));
