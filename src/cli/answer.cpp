@@ -1,0 +1,130 @@
+#include "cli/answer.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include "cli/interrupt.h"
+
+namespace sluice {
+
+Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, bool try_methods,
+                      const std::function<bool(const std::string&)>& emit) {
+  Answer answer;
+  if (try_methods && spec.method != "ar") answer.trial.emplace(spec.method);
+  const auto sources = spec.sources;
+  SLUICE_TRY(answer.request, engine.submit(std::move(spec)));
+  TextStream stream(session.tokenizer());
+  bool listening = true;
+  const auto say = [&](const std::string& text) {
+    answer.text += text;
+    if (listening && !text.empty()) listening = emit(text);
+  };
+  while (engine.busy()) {
+    SLUICE_TRY(const auto progress, engine.step());
+    for (const auto& news : progress)
+      for (const Token token : news.tokens)
+        if (!session.tokenizer().ends_generation(token)) say(stream.push(token));
+    answer.interrupted = interrupted();
+    if (answer.interrupted || !listening) engine.cancel(answer.request);
+    if (!answer.trial || !engine.busy()) continue;
+    if (const auto method =
+            answer.trial->observe(static_cast<int64_t>(engine.request(answer.request).n_answer()), engine.now()))
+      SLUICE_TRY_STATUS(engine.set_method(answer.request, *method, sources));
+  }
+  say(stream.finish());
+  if (!listening && !answer.interrupted)
+    return runtime_error("the output could not be written (is the disk full or the pipe closed?)");
+  return answer;
+}
+
+namespace {
+
+std::string source_name(const Engine& engine, const Answer& answer) {
+  const auto& source = engine.request(answer.request).source;
+  return source ? std::string(source->name()) : "none";
+}
+
+std::string method_name(const Engine& engine, const Answer& answer) {
+  return answer.trial ? answer.trial->method() : std::string(engine.request(answer.request).method->name());
+}
+
+}  // namespace
+
+nlohmann::json to_json(const Session& session, const Engine& engine, const CommonOptions& options,
+                       const Answer& answer) {
+  const Request& request = engine.request(answer.request);
+  const RequestFigures figures = engine.figures(answer.request);
+  const auto begin = request.tokens.begin() + static_cast<ptrdiff_t>(request.n_prompt());
+  nlohmann::json j = {
+      {"model", session.model().hparams().name},
+      {"method", method_name(engine, answer)},
+      {"source", source_name(engine, answer)},
+      {"executor", options.executor},
+      {"stages", session.cuts().size()},
+      {"width", options.width},
+      {"compute", options.compute},
+      {"exactness", kCpuExactness},
+      {"verify", options.verify},
+      {"simulated_time", options.simulated()},
+      {"paced", !options.simulated() && !session.profile_name().empty()},
+      {"profile", session.profile_name().empty() ? nlohmann::json() : nlohmann::json(session.profile_name())},
+      {"prompt_tokens", request.stats.prompt_tokens},
+      {"tokens", std::vector<Token>(begin, request.tokens.end())},
+      {"text", answer.text},
+      {"finish", name(request.finish)},
+      {"seconds",
+       {{"load", session.load_seconds()}, {"prefill", figures.prefill_seconds}, {"decode", figures.decode_seconds}}},
+      {"tokens_per_second", figures.tokens_per_second},
+      {"steps", figures.steps},
+      {"equivalent_acceptance_length", figures.equivalent_acceptance_length},
+      {"acceptance_length", nullptr},
+      {"drafted", request.stats.drafted},
+      {"accepted", request.stats.accepted},
+      {"flushes", request.stats.flushes},
+      {"batches", engine.batches()},
+      {"coordinator_seconds", engine.coordinator_seconds()},
+      {"stage_utilisation", figures.stage_utilisation}};
+  if (answer.trial)
+    j["trial"] = {{"plain_tokens_per_second", answer.trial->plain_rate()},
+                  {"speculative_tokens_per_second", answer.trial->speculative_rate()}};
+  return j;
+}
+
+std::string summary(const Session& session, const Engine& engine, const CommonOptions& options, const Answer& answer) {
+  const Request& request = engine.request(answer.request);
+  const RequestFigures figures = engine.figures(answer.request);
+  std::string text = fmt::format(
+      "{} tokens, {:.1f} tokens/s{} · method {} ({}), {} stage{}, executor {}{} · {} of {} drafted tokens accepted, {} "
+      "flushes",
+      request.n_answer(), figures.tokens_per_second, options.simulated() ? " (simulated time)" : "",
+      method_name(engine, answer), source_name(engine, answer), session.cuts().size(),
+      session.cuts().size() == 1 ? "" : "s", options.executor,
+      session.profile_name().empty() ? "" : ", profile " + session.profile_name(), request.stats.accepted,
+      request.stats.drafted, request.stats.flushes);
+  if (!answer.trial || answer.trial->plain_rate() == 0) return text;
+  const AutoTrial& trial = *answer.trial;
+  if (trial.prefers_plain())
+    return text + fmt::format(
+                      "\nspeculation does not pay here: {:.1f} tokens/s with {}, {:.1f} with plain decoding, which was "
+                      "used for the rest",
+                      trial.speculative_rate(), trial.method(), trial.plain_rate());
+  return text +
+         fmt::format("\n{:.2f} times plain decoding, which made {:.1f} tokens/s in the same answer ({} alone: {:.1f})",
+                     figures.tokens_per_second / trial.plain_rate(), trial.plain_rate(), trial.method(),
+                     trial.speculative_rate());
+}
+
+Status write_trace(const Session& session, const Engine& engine, const CommonOptions& options, const Answer& answer) {
+  if (options.trace.empty()) return {};
+  Trace trace = engine.trace();
+  const Request& request = engine.request(answer.request);
+  trace.header.model = session.model().hparams().name;
+  trace.header.method = method_name(engine, answer);
+  trace.header.source = source_name(engine, answer);
+  trace.header.width = options.width;
+  trace.header.steps = engine.figures(answer.request).steps;
+  trace.header.decode_begin = request.stats.first_token;
+  trace.header.decode_end = request.stats.last_token;
+  return trace.write(options.trace);
+}
+
+}  // namespace sluice

@@ -1,0 +1,259 @@
+#include <spdlog/fmt/fmt.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/answer.h"
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
+#include "cli/session.h"
+
+namespace sluice {
+
+namespace {
+
+using nlohmann::json;
+
+struct BenchOptions : CommonOptions {
+  std::string data, out;
+  std::vector<std::string> tasks = {"mt_bench", "gsm8k", "humaneval"}, methods = {"ar", "specpipe"};
+  std::vector<float> temps = {0.0f};
+  int32_t limit = 20;
+};
+
+struct Prompt {
+  std::string id, task;
+  std::vector<std::string> turns;
+};
+
+Result<std::vector<Prompt>> read_prompts(const std::string& directory, const std::string& task, int32_t limit) {
+  const std::string path = (std::filesystem::path(directory) / (task + ".jsonl")).string();
+  std::ifstream file(path);
+  if (!file) return input_error("--data: there is no readable " + path);
+  std::vector<Prompt> prompts;
+  std::string line;
+  for (int number = 1; static_cast<int32_t>(prompts.size()) < limit && std::getline(file, line); ++number) {
+    if (line.empty()) continue;
+    const json j = json::parse(line, nullptr, false);
+    const auto bad = [&](const char* why) { return input_error(path + ":" + std::to_string(number) + ": " + why); };
+    if (!j.is_object() || !j.contains("turns") || !j["turns"].is_array() || j["turns"].empty())
+      return bad("not a JSON object with a list \"turns\"");
+    Prompt prompt{.id = j.contains("id") ? (j["id"].is_string() ? j["id"].get<std::string>() : j["id"].dump())
+                                         : std::to_string(number),
+                  .task = task,
+                  .turns = {}};
+    for (const auto& turn : j["turns"]) {
+      if (!turn.is_string()) return bad("a turn must be a text");
+      prompt.turns.push_back(turn.get<std::string>());
+    }
+    prompts.push_back(std::move(prompt));
+  }
+  if (prompts.empty()) return input_error(path + " holds no prompt");
+  return prompts;
+}
+
+// One cell of the table: all prompts of a task by one method at one temperature.
+struct Cell {
+  double seconds = 0, steps = 0;
+  int64_t tokens = 0;  // after the first of each answer
+  int64_t drafted = 0, accepted = 0, flushes = 0;
+};
+
+class Bench {
+ public:
+  Bench(const BenchOptions& options, Session session) : options_(options), session_(std::move(session)) {}
+
+  Status run() {
+    std::vector<Prompt> prompts;
+    for (const auto& task : options_.tasks) {
+      SLUICE_TRY(auto more, read_prompts(options_.data, task, options_.limit));
+      prompts.insert(prompts.end(), more.begin(), more.end());
+    }
+    const double total = static_cast<double>(prompts.size() * options_.methods.size() * options_.temps.size());
+    double done = 0;
+    ProgressBar bar("bench");
+    for (const Prompt& prompt : prompts)  // the methods take turns, so that a drifting machine hits them alike
+      for (const float temp : options_.temps)
+        for (const auto& method : options_.methods) {
+          SLUICE_TRY_STATUS(converse(prompt, method, temp));
+          bar.show(++done / total, prompt.task + " " + prompt.id + " " + method);
+          if (interrupted())
+            return tl::unexpected<Error>(Error{ErrorKind::kInterrupted, "interrupted; nothing was written"});
+        }
+    bar.finish();
+    SLUICE_TRY_STATUS(print(table()));
+    return options_.out.empty() ? Status() : write();
+  }
+
+ private:
+  // All turns of one prompt.
+  Status converse(const Prompt& prompt, const std::string& method, float temp) {
+    SLUICE_TRY(const auto engine, session_.make_engine());
+    std::vector<ChatMessage> messages;
+    std::optional<RequestId> previous;
+    for (size_t turn = 0; turn < prompt.turns.size(); ++turn) {
+      messages.push_back({"user", prompt.turns[turn]});
+      SLUICE_TRY(auto tokens, session_.encode(messages));
+      RequestSpec spec = session_.spec(std::move(tokens));
+      spec.method = method;
+      spec.sampling.temperature = temp;
+      spec.continues = previous;
+      SLUICE_TRY(const Answer done,
+                 answer(session_, *engine, std::move(spec), false, [](const std::string&) { return true; }));
+      record(prompt, turn, method, temp, *engine, done);
+      messages.push_back({"assistant", done.text});
+      previous = done.request;
+      if (done.interrupted) break;
+    }
+    return {};
+  }
+
+  void record(const Prompt& prompt, size_t turn, const std::string& method, float temp, const Engine& engine,
+              const Answer& done) {
+    json run = to_json(session_, engine, options_, done);
+    run["id"] = prompt.id;
+    run["task"] = prompt.task;
+    run["temp"] = temp;
+    run["turn"] = turn;
+    Cell& cell = cells_[{method, temp, prompt.task}];
+    cell.seconds += run["seconds"]["decode"].get<double>();
+    cell.steps += run["steps"].get<double>();
+    cell.tokens += static_cast<int64_t>(run["tokens"].size()) - 1;
+    cell.drafted += run["drafted"].get<int64_t>();
+    cell.accepted += run["accepted"].get<int64_t>();
+    cell.flushes += run["flushes"].get<int64_t>();
+    // The first method's tokens are the reference; `ar` comes first unless it was left out.
+    const auto [reference, is_first] =
+        reference_.try_emplace({prompt.task + " " + prompt.id, turn, temp}, run["tokens"]);
+    if (!is_first && reference->second != run["tokens"] && difference_.empty()) {
+      const auto& want = reference->second;
+      size_t at = 0;
+      while (at < want.size() && at < run["tokens"].size() && want[at] == run["tokens"][at]) ++at;
+      difference_ = fmt::format("{} {} turn {} temperature {}: {} differs at token {}", prompt.task, prompt.id,
+                                turn + 1, temp, method, at);
+    }
+    runs_.push_back(std::move(run));
+  }
+
+  double speedup(const std::string& method, float temp, const std::string& task) const {
+    const auto plain = cells_.find({"ar", temp, task});
+    const Cell& cell = cells_.at({method, temp, task});
+    if (plain == cells_.end() || plain->second.tokens == 0 || cell.tokens == 0) return 0;
+    return (plain->second.seconds / static_cast<double>(plain->second.tokens)) /
+           (cell.seconds / static_cast<double>(cell.tokens));
+  }
+
+  std::string table() const {
+    std::string out = fmt::format(
+        "{}, {} stages, executor {}{}, compute {}, width {}, {} prompts a task, {} new tokens at most\n",
+        session_.model().hparams().name, session_.cuts().size(), options_.executor,
+        session_.profile_name().empty()
+            ? ""
+            : (options_.simulated() ? " (simulated time), profile " : " (paced), profile ") + session_.profile_name(),
+        options_.compute, options_.width, options_.limit, options_.max_tokens);
+    out += fmt::format("{:<12}{:>5}", "method", "temp");
+    for (const auto& task : options_.tasks) out += fmt::format("  {:>30}", task);
+    out += fmt::format("\n{:<17}", "");
+    for (size_t i = 0; i < options_.tasks.size(); ++i) out += fmt::format("  {:>30}", "x ar    tok/s  nN/K  flushes");
+    out += '\n';
+    for (const float temp : options_.temps)
+      for (const auto& method : options_.methods) {
+        out += fmt::format("{:<12}{:>5.1f}", method, temp);
+        for (const auto& task : options_.tasks) {
+          const Cell& cell = cells_.at({method, temp, task});
+          const double rate = cell.seconds > 0 ? static_cast<double>(cell.tokens) / cell.seconds : 0;
+          const double length = cell.steps > 0 ? static_cast<double>(session_.cuts().size()) *
+                                                     static_cast<double>(cell.tokens) / cell.steps
+                                               : 0;
+          out += fmt::format("  {:>30}", fmt::format("{:.2f} {:>8.1f} {:>5.2f} {:>8}", speedup(method, temp, task),
+                                                     rate, length, cell.flushes));
+        }
+        out += '\n';
+      }
+    out += "identical: " + (difference_.empty() ? std::string("yes") : difference_) + "\n";
+    return out;
+  }
+
+  Status write() const {
+    json summary = json::array();
+    for (const auto& [key, cell] : cells_) {
+      const auto& [method, temp, task] = key;
+      summary.push_back({{"method", method},
+                         {"temp", temp},
+                         {"task", task},
+                         {"speedup", speedup(method, temp, task)},
+                         {"tokens", cell.tokens},
+                         {"seconds", cell.seconds},
+                         {"steps", cell.steps},
+                         {"drafted", cell.drafted},
+                         {"accepted", cell.accepted},
+                         {"flushes", cell.flushes}});
+    }
+    const json out = {{"settings",
+                       {{"model", session_.model().hparams().name},
+                        {"data", options_.data},
+                        {"tasks", options_.tasks},
+                        {"methods", options_.methods},
+                        {"temps", options_.temps},
+                        {"limit", options_.limit},
+                        {"max_tokens", options_.max_tokens},
+                        {"stages", session_.cuts().size()},
+                        {"width", options_.width},
+                        {"executor", options_.executor},
+                        {"profile", session_.profile_name()},
+                        {"compute", options_.compute}}},
+                      {"runs", runs_},
+                      {"summary", summary},
+                      {"identical", difference_.empty()}};
+    std::ofstream file(options_.out);
+    if (!(file << out.dump(1, ' ', false, json::error_handler_t::replace) << '\n' << std::flush))
+      return runtime_error("--json " + options_.out + ": can't be written");
+    return {};
+  }
+
+  const BenchOptions& options_;
+  Session session_;
+  std::map<std::tuple<std::string, float, std::string>, Cell> cells_;
+  std::map<std::tuple<std::string, size_t, float>, json> reference_;
+  std::string difference_;
+  json runs_ = json::array();
+};
+
+Status bench(const BenchOptions& options) {
+  SLUICE_TRY(Session session, Session::open(options));
+  return Bench(options, std::move(session)).run();
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App& command =
+      *app.add_subcommand("bench", "Compares methods on prompt files, and checks that they give the same tokens");
+  command.footer(
+      "Prompt files: DIR/TASK.jsonl, one object a line with \"id\" and \"turns\" (user messages).\n"
+      "Examples:\n"
+      "  sluice bench --data prompts --tasks humaneval --methods ar,specpipe --stages 10 --executor virtual --profile "
+      "paper-8x\n"
+      "  sluice bench --data prompts --limit 5 --temps 0,1 --json out.json");
+  command.add_option("--data", options->data, "Folder with the prompt files")->required();
+  command.add_option("--tasks", options->tasks, "Prompt files in it, without .jsonl")
+      ->delimiter(',')
+      ->capture_default_str();
+  command.add_option("--methods", options->methods, "Methods to compare, ar first")
+      ->delimiter(',')
+      ->capture_default_str();
+  command.add_option("--temps", options->temps, "Temperatures")->delimiter(',')->capture_default_str();
+  command.add_option("--limit", options->limit, "Prompts a task")->capture_default_str()->check(CLI::PositiveNumber);
+  command.add_option("--json", options->out, "Write every run to this file");
+  add_model_option(command, *options);
+  add_engine_options(command, *options);
+  add_generation_options(command, *options);
+  command.callback([options, &action] { action = [options] { return bench(*options); }; });
+}
+
+}  // namespace sluice

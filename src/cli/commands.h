@@ -1,0 +1,24 @@
+// One function a command: adds its options to the program and, when it was chosen, runs it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "base/result.h"
+
+namespace sluice {
+
+// What a chosen command does; registered while the command line is parsed.
+using Action = std::function<Status()>;
+
+void add_run(CLI::App& app, Action& action);
+void add_chat(CLI::App& app, Action& action);
+void add_inspect(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
+void add_plan(CLI::App& app, Action& action);
+
+// Writes to stdout; an error if it can't be written.
+Status print(const std::string& text);
+
+}  // namespace sluice

