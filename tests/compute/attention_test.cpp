@@ -1,0 +1,104 @@
+#include "compute/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "compute/decoding.h"
+
+namespace sluice::test {
+namespace {
+
+// Keys and values by position along one path, put into the cells of `path`.
+struct Scene {
+  Scene(AttentionShape shape, int32_t length, uint64_t seed) : shape(shape), length(length) {
+    const auto width = static_cast<size_t>(shape.kv_width());
+    keys = Dice(seed).normals(static_cast<size_t>(length) * width);
+    values = Dice(seed + 1).normals(static_cast<size_t>(length) * width);
+    query = Dice(seed + 2).normals(static_cast<size_t>(shape.n_heads * shape.head_dim));
+  }
+  AttentionShape shape;
+  int32_t length;
+  std::vector<float> keys, values, query;
+
+  // The first `n_committed` positions as committed cells, the rest as a branch; cells shuffled by `seed`.
+  std::vector<float> run(bool half, int32_t n_committed, uint64_t seed, int n_parts = 1) const {
+    const int32_t n_cells = 3 * length;
+    std::vector<Cell> all;
+    for (int32_t i = 0; i < n_cells; ++i) all.push_back(Cell(i));
+    Dice dice(seed);
+    for (int32_t i = n_cells - 1; i > 0; --i)
+      std::swap(all[static_cast<size_t>(i)], all[static_cast<size_t>(dice.below(i + 1))]);
+    KvLayer kv(shape, n_cells, half);
+    const auto width = static_cast<size_t>(shape.kv_width());
+    const std::vector<float> junk(width, 1e4f);
+    for (const Cell cell : all) kv.write(cell, junk.data(), junk.data());
+    for (size_t t = 0; t < static_cast<size_t>(length); ++t) kv.write(all[t], &keys[t * width], &values[t * width]);
+    const Path path{std::span(all).first(static_cast<size_t>(n_committed)),
+                    std::vector<Cell>(all.begin() + n_committed, all.begin() + length)};
+    std::vector<float> out(query.size());
+    AttentionScratch scratch(shape, n_cells);
+    for (int part = 0; part < n_parts; ++part) {
+      TreeAttention(shape).run(kv, path, query.data(), part_of(shape.n_heads, 1, part, n_parts), scratch, out.data());
+    }
+    return out;
+  }
+
+  std::vector<double> reference() const {
+    std::vector<double> out(query.size(), 0.0);
+    const int32_t group = shape.n_heads / shape.n_kv_heads;
+    for (int32_t head = 0; head < shape.n_heads; ++head) {
+      std::vector<double> p(static_cast<size_t>(length));
+      const auto at = [&](int32_t t, int32_t d) {
+        return static_cast<size_t>((t * shape.n_kv_heads + head / group) * shape.head_dim + d);
+      };
+      for (int32_t t = 0; t < length; ++t) {
+        double dot = 0.0;
+        for (int32_t d = 0; d < shape.head_dim; ++d) {
+          dot += static_cast<double>(query[static_cast<size_t>(head * shape.head_dim + d)]) * keys[at(t, d)];
+        }
+        p[static_cast<size_t>(t)] = std::exp(dot / std::sqrt(static_cast<double>(shape.head_dim)));
+      }
+      const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+      for (int32_t t = 0; t < length; ++t) {
+        for (int32_t d = 0; d < shape.head_dim; ++d) {
+          out[static_cast<size_t>(head * shape.head_dim + d)] += p[static_cast<size_t>(t)] / sum * values[at(t, d)];
+        }
+      }
+    }
+    return out;
+  }
+};
+
+const AttentionShape kShapes[] = {{9, 3, 64}, {4, 2, 16}, {2, 1, 128}, {4, 4, 20}, {6, 2, 80}};
+
+TEST(TreeAttention, AgreesWithDoublePrecision) {
+  for (const AttentionShape& shape : kShapes) {
+    for (const int32_t length : {1, 2, 7, 8, 9, 100}) {
+      const Scene scene(shape, length, 5);
+      const std::vector<double> expected = scene.reference();
+      for (const bool half : {false, true}) {
+        const std::vector<float> out = scene.run(half, length / 2, 1);
+        for (size_t i = 0; i < out.size(); ++i) EXPECT_NEAR(out[i], expected[i], half ? 5e-3 : 5e-6);
+      }
+    }
+  }
+}
+
+TEST(TreeAttention, GivesTheSameBitsWhereverTheCellsLieAndHoweverHeadsAreDivided) {
+  for (const AttentionShape& shape : kShapes) {
+    const Scene scene(shape, 37, 8);
+    for (const bool half : {false, true}) {
+      const std::vector<float> plain = scene.run(half, 37, 1);
+      EXPECT_EQ(scene.run(half, 0, 2), plain);
+      EXPECT_EQ(scene.run(half, 11, 3), plain);
+      EXPECT_EQ(scene.run(half, 36, 4, /*n_parts=*/2), plain);
+      EXPECT_EQ(scene.run(half, 20, 5, /*n_parts=*/3), plain);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -1,0 +1,143 @@
+#include "compute/linear.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compute/decoding.h"
+
+namespace sluice::test {
+namespace {
+
+// Not all IQ types: ggml takes seconds to prepare the tables with which it makes them.
+const std::vector<ggml_type> kTypes = {
+    GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_BF16,   GGML_TYPE_Q4_0,  GGML_TYPE_Q4_1,  GGML_TYPE_Q5_0,
+    GGML_TYPE_Q5_1, GGML_TYPE_Q8_0,   GGML_TYPE_Q2_K,   GGML_TYPE_Q3_K,  GGML_TYPE_Q4_K,  GGML_TYPE_Q5_K,
+    GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4, GGML_TYPE_TQ1_0, GGML_TYPE_TQ2_0};
+
+// A random matrix of some type, and what its values are.
+struct Matrix {
+  Matrix(ggml_type type, int64_t n_in, int64_t n_out, uint64_t seed) : n_in(n_in), n_out(n_out) {
+    const std::vector<float> values = Dice(seed).normals(static_cast<size_t>(n_in * n_out));
+    const std::vector<float> importance(static_cast<size_t>(n_in), 1.0f);
+    bytes.resize(ggml_row_size(type, n_in) * static_cast<size_t>(n_out));
+    ggml_quantize_chunk(type, values.data(), bytes.data(), 0, n_out, n_in, importance.data());
+    tensor = {"w", type, {n_in, n_out}, bytes.data(), ggml_row_size(type, n_in)};
+    bias = Dice(seed + 1).normals(static_cast<size_t>(n_out));
+    bias_tensor = {"b", GGML_TYPE_F32, {n_out, 1}, reinterpret_cast<const std::byte*>(bias.data()), 0};
+  }
+  int64_t n_in, n_out;
+  std::vector<std::byte> bytes;
+  std::vector<float> bias;
+  Tensor tensor, bias_tensor;
+};
+
+// y: [rows, n_out] by a team of threads.
+std::vector<float> multiply(const Linear& linear, std::span<const float> x, int64_t rows, int n_threads) {
+  FormatSet formats;
+  formats.add(linear.format());
+  LinearInput input(rows);
+  input.reserve(formats, linear.n_in());
+  const auto width = static_cast<size_t>(linear.n_in());
+  for (int64_t i = 0; i < rows; ++i) input.store(formats, i, x.subspan(static_cast<size_t>(i) * width, width));
+  std::vector<float> y(static_cast<size_t>(rows * linear.n_out()), -1.0f);
+  ThreadTeam team(n_threads);
+  team.run([&](int thread) {
+    const Part mine = part_of(linear.n_out(), Linear::kGrain, thread, n_threads);
+    linear.multiply(input, rows, mine, {y.data(), linear.n_out()});
+  });
+  return y;
+}
+
+TEST(Linear, AgreesWithTheProductInDoublePrecision) {
+  for (const ggml_type type : kTypes) {
+    SCOPED_TRACE(ggml_type_name(type));
+    for (const int64_t n_out : {1, 13, 40}) {
+      const Matrix m(type, ggml_blck_size(type) == 1 ? 71 : 512, n_out, 11);
+      const Linear linear = *Linear::create(m.tensor, m.bias_tensor);
+      const int64_t rows = 5;
+      const std::vector<float> x = Dice(5).normals(static_cast<size_t>(rows * m.n_in));
+      const std::vector<float> y = multiply(linear, x, rows, 1);
+      std::vector<float> weights(static_cast<size_t>(m.n_in));
+      for (int64_t output = 0; output < n_out; ++output) {
+        copy_row_f32(m.tensor, output, weights);
+        for (int64_t row = 0; row < rows; ++row) {
+          double expected = m.bias[static_cast<size_t>(output)], scale = 0.0;
+          for (size_t k = 0; k < weights.size(); ++k) {
+            const double term = static_cast<double>(weights[k]) * x[static_cast<size_t>(row) * weights.size() + k];
+            expected += term;
+            scale += term * term;
+          }
+          // Activations of 8 bits are off by up to 1/254 of the largest in their block.
+          const double tolerance = linear.format() == InputFormat::kF32 ? 1e-5 : 3e-2;
+          EXPECT_NEAR(y[static_cast<size_t>(row * n_out + output)], expected, tolerance * std::sqrt(scale) + 1e-6);
+        }
+      }
+    }
+  }
+}
+
+TEST(Linear, GivesTheSameBitsAtEveryWidthAndNumberOfThreads) {
+  constexpr int64_t kWidest = 256;
+  for (const ggml_type type : kTypes) {
+    SCOPED_TRACE(ggml_type_name(type));
+    const Matrix m(type, 256, 43, 3);
+    const Linear linear = *Linear::create(m.tensor, m.bias_tensor);
+    const std::vector<float> x = Dice(9).normals(static_cast<size_t>(kWidest * m.n_in));
+    const std::vector<float> all = multiply(linear, x, kWidest, 1);
+    for (const int64_t width : {1, 2, 3, 4, 5, 7, 8, 16, 31, 64, 65, 100, 255}) {
+      for (const int threads : {1, 2, 3}) {
+        const int64_t first = kWidest - width;  // other neighbours, other places
+        const std::vector<float> some =
+            multiply(linear, std::span(x).subspan(static_cast<size_t>(first * m.n_in)), width, threads);
+        EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * m.n_out))
+            << width << " rows, " << threads << " threads";
+      }
+    }
+  }
+}
+
+TEST(Linear, AddsToWhatIsThere) {
+  const Matrix m(GGML_TYPE_Q4_1, 64, 20, 1);
+  const Linear linear = *Linear::create(m.tensor, {});
+  const std::vector<float> x = Dice(2).normals(64);
+  const std::vector<float> y = multiply(linear, x, 1, 1);
+  FormatSet formats;
+  formats.add(linear.format());
+  LinearInput input(1);
+  input.reserve(formats, 64);
+  input.store(formats, 0, x);
+  std::vector<float> sum(20, 2.0f);
+  linear.multiply(input, 1, {0, 20}, {sum.data(), 20, /*add=*/true});
+  for (size_t i = 0; i < sum.size(); ++i) EXPECT_EQ(sum[i], 2.0f + y[i]);
+}
+
+// The definition in linear_kernels.h, in plain C++.
+TEST(Linear, Q8_0IsTheExactIntegerSumOfEachBlockScaledInOrder) {
+  const Matrix m(GGML_TYPE_Q8_0, 96, 9, 4);
+  const Linear linear = *Linear::create(m.tensor, {});
+  const std::vector<float> x = Dice(6).normals(96);
+  const std::vector<float> y = multiply(linear, x, 1, 1);
+  for (int64_t output = 0; output < 9; ++output) {
+    const std::byte* row = m.bytes.data() + static_cast<size_t>(output) * m.tensor.row_bytes;
+    float expected = 0.0f;
+    for (size_t block = 0; block < 3; ++block) {
+      const std::byte* w = row + block * 34;
+      float largest = 0.0f;
+      for (size_t k = 0; k < 32; ++k) largest = std::max(largest, std::fabs(x[block * 32 + k]));
+      int32_t sum = 0;
+      for (size_t k = 0; k < 32; ++k) {
+        const auto q = static_cast<int32_t>(std::nearbyint(x[block * 32 + k] * (127.0f / largest)));
+        sum += q * static_cast<int8_t>(w[2 + k]);
+      }
+      ggml_fp16_t d;
+      std::copy(w, w + 2, reinterpret_cast<std::byte*>(&d));
+      expected = std::fma(ggml_fp16_to_fp32(d) * (largest / 127.0f), static_cast<float>(sum), expected);
+    }
+    EXPECT_EQ(y[static_cast<size_t>(output)], expected);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -1,0 +1,34 @@
+// libllama on the same file: what a StageRunner's logits are compared with.
+#pragma once
+
+#include <llama.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace sluice::test {
+
+class Oracle {
+ public:
+  // Keys and values in f32, no flash attention.
+  explicit Oracle(const std::string& path, int32_t context);
+
+  int32_t n_vocab() const;
+
+  // Teacher-forced logits [tokens, n_vocab] of one text, computed in batches of `width` tokens.
+  std::vector<float> logits(std::span<const Token> tokens, int32_t width);
+
+ private:
+  struct Free {
+    void operator()(llama_model* m) const { llama_model_free(m); }
+  };
+  std::unique_ptr<llama_model, Free> model_;
+  int32_t context_;
+};
+
+}  // namespace sluice::test
