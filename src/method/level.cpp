@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace sluice {
 
@@ -16,19 +17,25 @@ std::vector<NodeId> frontier(const TokenTree& tree) {
 void append_level(TokenTree& tree, int32_t width) {
   struct Child {
     double log_path;
+    uint32_t order;  // of its parent, then by rank: among equals the first wins
     NodeId parent;
     Candidate candidate;
   };
   std::vector<Child> children;
+  children.reserve(static_cast<size_t>(width) * TokenTree::kMaxCandidates / 4);
   for (const NodeId id : frontier(tree)) {
     const auto& node = tree.node(id);
     for (const Candidate& c : node.candidates)
-      children.push_back({node.log_path + std::log(std::max(c.probability, 1e-30f)), id, c});
+      children.push_back(
+          {node.log_path + std::log(std::max(c.probability, 1e-30f)), static_cast<uint32_t>(children.size()), id, c});
   }
-  const auto better = [](const Child& a, const Child& b) { return a.log_path > b.log_path; };
-  std::stable_sort(children.begin(), children.end(), better);
-  if (children.size() > static_cast<size_t>(width)) children.resize(static_cast<size_t>(width));
-  for (const Child& c : children) tree.append(c.parent, c.candidate.token, c.candidate.probability);
+  const auto better = [](const Child& a, const Child& b) {
+    return a.log_path != b.log_path ? a.log_path > b.log_path : a.order < b.order;
+  };
+  const size_t count = std::min(children.size(), static_cast<size_t>(width));
+  std::partial_sort(children.begin(), children.begin() + static_cast<ptrdiff_t>(count), children.end(), better);
+  for (const Child& c : std::span(children).first(count))
+    tree.append(c.parent, c.candidate.token, c.candidate.probability);
 }
 
 std::vector<NodeId> first_waiting_level(const Speculation& speculation) {
