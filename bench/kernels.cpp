@@ -1,0 +1,131 @@
+// Products by weight type and width beside ggml_mul_mat, and tree attention by path length. One thread.
+//
+//   sluice_kernels --benchmark_filter='(linear|ggml)/q4_1'
+#include <benchmark/benchmark.h>
+#include <ggml-cpu.h>
+#include <ggml.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "compute/attention.h"
+#include "compute/linear.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kIn = 1536, kOut = 2048;
+
+std::vector<float> random_values(int64_t n) {
+  std::mt19937 bits(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> out(static_cast<size_t>(n));
+  for (float& x : out) x = normal(bits);
+  return out;
+}
+
+std::vector<std::byte> random_weights(ggml_type type) {
+  std::vector<std::byte> bytes(ggml_row_size(type, kIn) * static_cast<size_t>(kOut));
+  const std::vector<float> importance(static_cast<size_t>(kIn), 1.0f);
+  ggml_quantize_chunk(type, random_values(kIn * kOut).data(), bytes.data(), 0, kOut, kIn, importance.data());
+  return bytes;
+}
+
+void report(benchmark::State& state, int64_t width) {
+  using benchmark::Counter;
+  state.counters["GMAC/s"] =
+      Counter(1e-9 * static_cast<double>(kIn * kOut * width), Counter::kIsIterationInvariantRate);
+}
+
+void run_linear(benchmark::State& state, ggml_type type) {
+  const int64_t width = state.range(0);
+  const std::vector<std::byte> bytes = random_weights(type);
+  const Linear linear = *Linear::create({"w", type, {kIn, kOut}, bytes.data(), ggml_row_size(type, kIn)}, {});
+  const std::vector<float> x = random_values(kIn * width);
+  std::vector<float> y(static_cast<size_t>(kOut * width));
+  FormatSet formats;
+  formats.add(linear.format());
+  LinearInput input(width);
+  input.reserve(formats, kIn);
+  for (auto _ : state) {
+    for (int64_t i = 0; i < width; ++i) input.store(formats, i, {x.data() + i * kIn, static_cast<size_t>(kIn)});
+    linear.multiply(input, width, {0, kOut}, {y.data(), kOut});
+    benchmark::DoNotOptimize(y.data());
+  }
+  report(state, width);
+}
+
+void run_ggml(benchmark::State& state, ggml_type type) {
+  const int64_t width = state.range(0);
+  const std::vector<std::byte> bytes = random_weights(type);
+  const std::vector<float> x = random_values(kIn * width);
+  const size_t memory = bytes.size() + static_cast<size_t>(width * (kIn + kOut)) * 4 + (size_t{1} << 20);
+  const std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init({memory, nullptr, false}), ggml_free);
+  ggml_tensor* w = ggml_new_tensor_2d(context.get(), type, kIn, kOut);
+  ggml_tensor* in = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, kIn, width);
+  std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(w->data));
+  std::copy(x.begin(), x.end(), static_cast<float*>(in->data));
+  ggml_cgraph* graph = ggml_new_graph(context.get());
+  ggml_build_forward_expand(graph, ggml_mul_mat(context.get(), w, in));
+  ggml_cplan plan = ggml_graph_plan(graph, 1, nullptr);
+  std::vector<uint8_t> work(plan.work_size);
+  plan.work_data = work.data();
+  for (auto _ : state) ggml_graph_compute(graph, &plan);
+  report(state, width);
+}
+
+// One row of SmolLM2's shape: 9 heads on 3 of keys and values.
+void run_attention(benchmark::State& state, bool half) {
+  const auto length = static_cast<int32_t>(state.range(0));
+  const AttentionShape shape{9, 3, 64};
+  KvLayer kv(shape, length, half);
+  std::vector<Cell> cells;
+  const std::vector<float> values = random_values(shape.kv_width());
+  for (int32_t i = 0; i < length; ++i) {
+    cells.push_back(Cell(i));
+    kv.write(Cell(i), values.data(), values.data());
+  }
+  const Path path{cells, {}};
+  const std::vector<float> q = random_values(shape.n_heads * shape.head_dim);
+  std::vector<float> out(q.size());
+  AttentionScratch scratch(shape, length);
+  const TreeAttention attention(shape);
+  for (auto _ : state) {
+    attention.run(kv, path, q.data(), {0, shape.n_heads}, scratch, out.data());
+    benchmark::DoNotOptimize(out.data());
+  }
+}
+
+void register_all() {
+  for (const ggml_type type : {GGML_TYPE_Q4_1, GGML_TYPE_Q8_0, GGML_TYPE_BF16, GGML_TYPE_F16, GGML_TYPE_F32,
+                               GGML_TYPE_Q4_0, GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL}) {
+    for (const int64_t width : {1, 2, 4, 8, 16, 64, 256}) {
+      const std::string name = ggml_type_name(type);
+      benchmark::RegisterBenchmark(("linear/" + name).c_str(), [type](auto& state) {
+        run_linear(state, type);
+      })->Arg(width);
+      benchmark::RegisterBenchmark(("ggml/" + name).c_str(), [type](auto& state) {
+        run_ggml(state, type);
+      })->Arg(width);
+    }
+  }
+  for (const bool half : {true, false}) {
+    const auto name = std::string("attention/") + (half ? "f16" : "f32");
+    benchmark::RegisterBenchmark(name.c_str(), [half](auto& state) { run_attention(state, half); })
+        ->RangeMultiplier(4)
+        ->Range(16, 4096);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  ggml_cpu_init();
+  sluice::register_all();
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Sets our decoding and prefill beside llama-bench: same file, same threads, runs in turn.
+
+    bench/vs_llama.py --ours build/bench/sluice_speed --llama-bench llama.cpp/build/bin/llama-bench MODEL.gguf …
+
+Prints the median of each figure and the ratio ours / llama.cpp (above 1: ours is faster). `cpu` divides tokens by the
+processor time of a process instead of by elapsed time: the figure to look at when the machine is not idle.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+
+
+def run(command):
+    """The program's output and the processor seconds that it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def ours(args, model, threads, prompt, decode):
+    out, cpu = run([args.ours, "-m", model, "--threads", str(threads), "--prompt", str(prompt), "--decode", str(decode),
+                    "--repeat", "1"])
+    figures = json.loads(out)
+    rate = 1e3 / figures["decode_ms_per_token"] if decode else figures["prefill_tokens_per_second"]
+    return rate, cpu
+
+
+def llama(args, model, threads, prompt, decode):
+    # -d: tokens that are in the cache before the timed ones
+    sizes = ["-p", "0", "-n", str(decode), "-d", str(prompt)] if decode else ["-p", str(prompt), "-n", "0"]
+    out, cpu = run([args.llama_bench, "-m", model, "-t", str(threads), "-r", "1", "--no-warmup", "-o", "json", *sizes])
+    return json.loads(out)[-1]["avg_ts"], cpu
+
+
+def compare(args, model, threads, prompt, decode):
+    """Medians of (rate, cpu) for both, measured in turn."""
+    both = {ours: [], llama: []}
+    for _ in range(args.rounds):
+        for side, results in both.items():
+            results.append(side(args, model, threads, prompt, decode))
+    return [[statistics.median(column) for column in zip(*results)] for results in both.values()]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--ours", default="build/bench/sluice_speed")
+    parser.add_argument("--llama-bench", default="llama-bench")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--decode", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+
+    print(f"{'model':40} threads  what      ours tok/s  llama.cpp  ratio  cpu ratio")
+    for model in args.models:
+        for threads in map(int, args.threads.split(",")):
+            for what, prompt, decode in (("prefill", args.prompt, 0), ("decode", 1, args.decode)):
+                (rate, cpu), (their_rate, their_cpu) = compare(args, model, threads, prompt, decode)
+                print(f"{os.path.basename(model):40} {threads:7}  {what:8} {rate:11.1f} {their_rate:10.1f}"
+                      f" {rate / their_rate:6.2f} {their_cpu / cpu:10.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
