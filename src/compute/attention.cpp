@@ -14,6 +14,35 @@ constexpr int64_t kBlock = 8;  // positions at a time
 
 int64_t round_up(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
+// scores[i] = query . staged key i, for eight keys: lane by lane along the head, then summed as sums_of_8 does.
+void score_block(const float* query, const float* keys, int64_t padded, float* scores) {
+  F32x8 sums[kBlock];
+  for (F32x8& sum : sums) sum = zero8();
+  for (int64_t d = 0; d < padded; d += kLanes) {
+    const F32x8 part = load8(query + d);
+    for (int i = 0; i < kBlock; ++i) sums[i] = fma8(part, load8(keys + i * padded + d), sums[i]);
+  }
+  store8(scores, sums_of_8(sums));
+}
+
+// total += sum over i of share[i] * staged value i, in the order of i; Wide vectors of `total` from d on.
+template <int Wide>
+void gather_vectors(const float* share, const float* values, int64_t padded, int64_t count, int64_t d, float* total) {
+  F32x8 sums[Wide];
+  for (int j = 0; j < Wide; ++j) sums[j] = load8(total + d + j * kLanes);
+  for (int64_t i = 0; i < count; ++i) {
+    const F32x8 weight = splat8(share[i]);
+    for (int j = 0; j < Wide; ++j) sums[j] = fma8(weight, load8(values + i * padded + d + j * kLanes), sums[j]);
+  }
+  for (int j = 0; j < Wide; ++j) store8(total + d + j * kLanes, sums[j]);
+}
+
+void gather_block(const float* share, const float* values, int64_t padded, int64_t count, float* total) {
+  int64_t d = 0;
+  for (; d + 8 * kLanes <= padded; d += 8 * kLanes) gather_vectors<8>(share, values, padded, count, d, total);
+  for (; d < padded; d += kLanes) gather_vectors<1>(share, values, padded, count, d, total);
+}
+
 }  // namespace
 
 KvLayer::KvLayer(const AttentionShape& shape, int32_t n_cells, bool half) : shape_(shape), half_(half) {
@@ -55,95 +84,63 @@ void KvLayer::read(const Memory& from, Cell cell, int32_t kv_head, float* out) c
 
 AttentionScratch::AttentionScratch(const AttentionShape& shape, int32_t longest_path)
     : padded_head_(round_up(shape.head_dim)), longest_(round_up(longest_path)) {
-  const auto group = static_cast<size_t>(shape.n_heads / shape.n_kv_heads);
-  scores_ = Memory(group * static_cast<size_t>(longest_) * sizeof(float));
-  block_ = Memory(static_cast<size_t>(kBlock * padded_head_) * sizeof(float));  // zero beyond head_dim, and stays so
-  query_ = Memory(group * static_cast<size_t>(padded_head_) * sizeof(float));
+  const auto queries = static_cast<size_t>(TreeAttention::kRows * (shape.n_heads / shape.n_kv_heads));
+  scores_ = Memory(queries * static_cast<size_t>(longest_) * sizeof(float));
+  queries_ = Memory(queries * static_cast<size_t>(padded_head_) * sizeof(float));  // zero beyond head_dim, as is block_
+  block_ = Memory(static_cast<size_t>(kBlock * padded_head_) * sizeof(float));
 }
 
-void TreeAttention::run(const KvLayer& kv, const Path& path, const float* q, Part heads, AttentionScratch& scratch,
-                        float* out) const {
-  const int32_t group = shape_.n_heads / shape_.n_kv_heads;
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape_.head_dim)));
-  for (auto head = static_cast<int32_t>(heads.begin); head < heads.end;) {
-    const int32_t kv_head = head / group;
-    const int32_t n = std::min(static_cast<int32_t>(heads.end), (kv_head + 1) * group) - head;  // heads that share keys
-    for (int32_t h = 0; h < n; ++h) {
-      float* query = scratch.query_.as<float>() + h * scratch.padded_head_;
-      const float* from = q + (head + h) * shape_.head_dim;
-      for (int32_t d = 0; d < shape_.head_dim; ++d) query[d] = from[d] * scale;
+void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, Part heads,
+                        AttentionScratch& scratch) const {
+  const auto n_rows = static_cast<int64_t>(rows.size()), n_heads = heads.end - heads.begin;
+  const int64_t head_dim = shape_.head_dim, padded = scratch.padded_head_;
+  const auto kv_head = static_cast<int32_t>(heads.begin / (shape_.n_heads / shape_.n_kv_heads));
+  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+  for (int64_t i = 0; i < n_rows * n_heads; ++i) {
+    const float* q = rows[static_cast<size_t>(i / n_heads)].q + (heads.begin + i % n_heads) * head_dim;
+    for (int64_t d = 0; d < head_dim; ++d) scratch.query(i)[d] = q[d] * scale;
+  }
+  walk(kv, &KvLayer::read_key, rows, kv_head, scratch, [&](int64_t row, int64_t first, int64_t) {
+    // Behind the last position stand old keys; those scores are never read.
+    for (int64_t i = row * n_heads; i < (row + 1) * n_heads; ++i) {
+      score_block(scratch.query(i), scratch.staged(0), padded, scratch.scores(i) + first);
     }
-    score(kv, path, kv_head, n, scratch);
-    gather(kv, path, kv_head, n, scratch, out + head * shape_.head_dim);
-    head += n;
+  });
+  for (int64_t i = 0; i < n_rows * n_heads; ++i) {
+    softmax({scratch.scores(i), static_cast<size_t>(rows[static_cast<size_t>(i / n_heads)].path->size())});
+    std::fill(scratch.query(i), scratch.query(i) + padded, 0.0f);
+  }
+  walk(kv, &KvLayer::read_value, rows, kv_head, scratch, [&](int64_t row, int64_t first, int64_t count) {
+    for (int64_t i = row * n_heads; i < (row + 1) * n_heads; ++i) {
+      gather_block(scratch.scores(i) + first, scratch.staged(0), padded, count, scratch.query(i));
+    }
+  });
+  for (int64_t i = 0; i < n_rows * n_heads; ++i) {
+    float* out = rows[static_cast<size_t>(i / n_heads)].out + (heads.begin + i % n_heads) * head_dim;
+    std::copy(scratch.query(i), scratch.query(i) + head_dim, out);
   }
 }
 
-// scores[h][t] = query[h] . key[t], lane by lane along the head, then summed as sums_of_8 does.
-void TreeAttention::score(const KvLayer& kv, const Path& path, int32_t kv_head, int32_t n,
-                          AttentionScratch& scratch) const {
-  const int64_t length = path.size(), padded = scratch.padded_head_;
-  float* keys = scratch.block_.as<float>();
-  for (int64_t first = 0; first < length; first += kBlock) {
-    const int64_t count = std::min(kBlock, length - first);
-    for (int64_t i = 0; i < count; ++i) kv.read_key(path[first + i], kv_head, keys + i * padded);
-    for (int32_t h = 0; h < n; ++h) {
-      const float* query = scratch.query_.as<float>() + h * padded;
-      F32x8 sums[kBlock];
-      for (F32x8& sum : sums) sum = zero8();
-      for (int64_t d = 0; d < padded; d += kLanes) {
-        const F32x8 part = load8(query + d);
-        for (int i = 0; i < kBlock; ++i) sums[i] = fma8(part, load8(keys + i * padded + d), sums[i]);
+template <class Use>
+void TreeAttention::walk(const KvLayer& kv, Read read, std::span<const AttentionRow> rows, int32_t kv_head,
+                         AttentionScratch& scratch, Use use) const {
+  int64_t longest = 0;
+  for (const AttentionRow& row : rows) longest = std::max(longest, row.path->size());
+  for (int64_t first = 0; first < longest; first += kBlock) {
+    scratch.cells_.clear();
+    for (size_t row = 0; row < rows.size(); ++row) {
+      const Path& path = *rows[row].path;
+      const int64_t count = std::min(kBlock, path.size() - first);
+      for (int64_t i = 0; i < count; ++i) {  // what the row before has staged is often the same
+        const Cell cell = path[first + i];
+        const auto at = static_cast<size_t>(i);
+        if (at < scratch.cells_.size() && scratch.cells_[at] == cell) continue;
+        if (at >= scratch.cells_.size()) scratch.cells_.resize(at + 1);
+        scratch.cells_[at] = cell;
+        (kv.*read)(cell, kv_head, scratch.staged(i));
       }
-      // Beyond `count` stand old keys; those scores are never read.
-      store8(scratch.scores_.as<float>() + h * scratch.longest_ + first, sums_of_8(sums));
+      if (count > 0) use(static_cast<int64_t>(row), first, count);
     }
-  }
-}
-
-// out[h] = sum over t of softmax(scores[h])[t] * value[t].
-void TreeAttention::gather(const KvLayer& kv, const Path& path, int32_t kv_head, int32_t n, AttentionScratch& scratch,
-                           float* out) const {
-  const int64_t length = path.size(), padded = scratch.padded_head_;
-  constexpr int kWide = 8;  // vectors of the output at a time
-  for (int32_t h = 0; h < n; ++h) {
-    float* scores = scratch.scores_.as<float>() + h * scratch.longest_;
-    softmax({scores, static_cast<size_t>(length)});
-  }
-  float* values = scratch.block_.as<float>();
-  float* totals = scratch.query_.as<float>();  // the queries have been used
-  std::fill(totals, totals + n * padded, 0.0f);
-  for (int64_t first = 0; first < length; first += kBlock) {
-    const int64_t count = std::min(kBlock, length - first);
-    for (int64_t i = 0; i < count; ++i) kv.read_value(path[first + i], kv_head, values + i * padded);
-    for (int32_t h = 0; h < n; ++h) {
-      const float* share = scratch.scores_.as<float>() + h * scratch.longest_ + first;
-      for (int64_t d = 0; d < padded; d += kWide * kLanes) {
-        const int64_t wide = std::min<int64_t>(kWide, (padded - d) / kLanes);
-        float* total = totals + h * padded + d;
-        F32x8 sums[kWide];
-        if (wide == kWide) {
-          for (int j = 0; j < kWide; ++j) sums[j] = load8(total + j * kLanes);
-          for (int64_t i = 0; i < count; ++i) {
-            const F32x8 weight = splat8(share[i]);
-            for (int j = 0; j < kWide; ++j)
-              sums[j] = fma8(weight, load8(values + i * padded + d + j * kLanes), sums[j]);
-          }
-          for (int j = 0; j < kWide; ++j) store8(total + j * kLanes, sums[j]);
-        } else {
-          for (int64_t j = 0; j < wide; ++j) {
-            F32x8 one = load8(total + j * kLanes);
-            for (int64_t i = 0; i < count; ++i) {
-              one = fma8(splat8(share[i]), load8(values + i * padded + d + j * kLanes), one);
-            }
-            store8(total + j * kLanes, one);
-          }
-        }
-      }
-    }
-  }
-  for (int32_t h = 0; h < n; ++h) {
-    std::copy(totals + h * padded, totals + h * padded + shape_.head_dim, out + h * shape_.head_dim);
   }
 }
 

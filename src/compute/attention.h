@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "compute/linear.h"
 #include "compute/paths.h"
@@ -38,6 +39,13 @@ class KvLayer {
   Memory keys_, values_;
 };
 
+// One row's part in an attention: its path, its query [n_heads * head_dim], and where its output goes, likewise.
+struct AttentionRow {
+  const Path* path = nullptr;
+  const float* q = nullptr;
+  float* out = nullptr;
+};
+
 // What one thread needs besides its input.
 class AttentionScratch {
  public:
@@ -45,24 +53,34 @@ class AttentionScratch {
 
  private:
   friend class TreeAttention;
+  float* scores(int64_t query) const { return scores_.as<float>() + query * longest_; }
+  float* query(int64_t query) const { return queries_.as<float>() + query * padded_head_; }
+  float* staged(int64_t i) const { return block_.as<float>() + i * padded_head_; }
+
   int64_t padded_head_ = 0, longest_ = 0;
-  Memory scores_;  // [n_heads / n_kv_heads][longest_path], padded
-  Memory block_;   // [8][padded head_dim]: keys or values of eight positions
-  Memory query_;   // [n_heads / n_kv_heads][padded head_dim]
+  Memory scores_;            // [queries][longest_path], padded
+  Memory queries_;           // [queries][padded head_dim]; later the outputs
+  Memory block_;             // [8][padded head_dim]: keys or values of eight positions
+  std::vector<Cell> cells_;  // whose keys or values these are
 };
 
 class TreeAttention {
  public:
+  // So many rows at most share a pass over keys and values that their paths have in common.
+  static constexpr int64_t kRows = 4;
+
   explicit TreeAttention(const AttentionShape& shape) : shape_(shape) {}
 
-  // Heads [heads.begin, heads.end) of one row. q, out: [n_heads * head_dim].
-  void run(const KvLayer& kv, const Path& path, const float* q, Part heads, AttentionScratch& scratch,
-           float* out) const;
+  // Heads [heads.begin, heads.end), all of one kv head, of up to kRows rows.
+  void run(const KvLayer& kv, std::span<const AttentionRow> rows, Part heads, AttentionScratch& scratch) const;
 
  private:
-  void score(const KvLayer& kv, const Path& path, int32_t kv_head, int32_t n, AttentionScratch& scratch) const;
-  void gather(const KvLayer& kv, const Path& path, int32_t kv_head, int32_t n, AttentionScratch& scratch,
-              float* out) const;
+  using Read = void (KvLayer::*)(Cell, int32_t, float*) const;
+  // Calls use(row, first, count) with the keys or values of `count` positions from `first` staged, position by position
+  // in order.
+  template <class Use>
+  void walk(const KvLayer& kv, Read read, std::span<const AttentionRow> rows, int32_t kv_head,
+            AttentionScratch& scratch, Use use) const;
   AttentionShape shape_;
 };
 

@@ -310,16 +310,31 @@ void StageRunner::Impl::turn_and_store(Layer& layer, std::span<const Row> rows, 
   }
 }
 
-// (row, head) pairs in one line, cut into equal parts: with a single row, its heads are divided.
+// Several rows: tiles of neighbours, which mostly share their paths, by kv head, dealt out in turn. One row: its heads
+// are divided.
 void StageRunner::Impl::attend(const Layer& layer, int thread) {
-  const int64_t heads = shape_.n_heads;
-  const Part mine = part_of(n_rows_ * heads, 1, thread, team_.size());
-  for (int64_t at = mine.begin; at < mine.end;) {
-    const int64_t row = at / heads, end = std::min(mine.end, (row + 1) * heads);
-    attention_.run(layer.kv, row_paths_[static_cast<size_t>(row)], qkv_.as<float>() + row * qkv_width(),
-                   {at - row * heads, end - row * heads}, scratch_[static_cast<size_t>(thread)],
-                   attended_.as<float>() + row * q_width());
-    at = end;
+  const int64_t group = shape_.n_heads / shape_.n_kv_heads;
+  AttentionRow tile[TreeAttention::kRows];
+  const auto run = [&](int64_t first, int64_t n, Part heads) {
+    for (int64_t i = 0; i < n; ++i) {
+      tile[i] = {&row_paths_[static_cast<size_t>(first + i)], qkv_.as<float>() + (first + i) * qkv_width(),
+                 attended_.as<float>() + (first + i) * q_width()};
+    }
+    attention_.run(layer.kv, {tile, static_cast<size_t>(n)}, heads, scratch_[static_cast<size_t>(thread)]);
+  };
+  if (n_rows_ == 1) {
+    const Part mine = part_of(shape_.n_heads, 1, thread, team_.size());
+    for (int64_t head = mine.begin; head < mine.end;) {
+      const int64_t end = std::min(mine.end, (head / group + 1) * group);
+      run(0, 1, {head, end});
+      head = end;
+    }
+    return;
+  }
+  const int64_t n_tiles = (n_rows_ + TreeAttention::kRows - 1) / TreeAttention::kRows;
+  for (int64_t unit = thread; unit < n_tiles * shape_.n_kv_heads; unit += team_.size()) {
+    const int64_t first = unit / shape_.n_kv_heads * TreeAttention::kRows, kv_head = unit % shape_.n_kv_heads;
+    run(first, std::min(TreeAttention::kRows, n_rows_ - first), {kv_head * group, (kv_head + 1) * group});
   }
 }
 

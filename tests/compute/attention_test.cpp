@@ -40,8 +40,19 @@ struct Scene {
                     std::vector<Cell>(all.begin() + n_committed, all.begin() + length)};
     std::vector<float> out(query.size());
     AttentionScratch scratch(shape, n_cells);
-    for (int part = 0; part < n_parts; ++part) {
-      TreeAttention(shape).run(kv, path, query.data(), part_of(shape.n_heads, 1, part, n_parts), scratch, out.data());
+    // Beside it a row with another path, before or after.
+    const Path other{std::span(all).first(static_cast<size_t>(n_committed)), {all.back()}};
+    std::vector<float> other_out(query.size());
+    const AttentionRow row{&path, query.data(), out.data()}, neighbour{&other, query.data(), other_out.data()};
+    const std::vector<AttentionRow> batches[] = {{row}, {neighbour, row}, {row, neighbour, row}};
+    const std::vector<AttentionRow>& rows = batches[seed % 3];
+    const int32_t group = shape.n_heads / shape.n_kv_heads;
+    for (int32_t kv_head = 0; kv_head < shape.n_kv_heads; ++kv_head) {
+      for (int part = 0; part < n_parts; ++part) {
+        Part heads = part_of(group, 1, part, n_parts);
+        heads = {heads.begin + kv_head * group, heads.end + kv_head * group};
+        if (!heads.empty()) TreeAttention(shape).run(kv, rows, heads, scratch);
+      }
     }
     return out;
   }
