@@ -131,7 +131,8 @@ class VirtualExecutor final : public Executor {
     const StageReport report{stage.worker.stage(), done.onward.id, begin, now_,
                              static_cast<uint16_t>(done.rows_computed)};
     if (s + 1 == stages_.size()) {
-      tell(std::move(done.outcome), now_ + vary(cost_.message_seconds()));
+      last_verdict_ = std::max(last_verdict_, now_ + vary(cost_.message_seconds()));  // this link is FIFO, too
+      tell(std::move(done.outcome), last_verdict_);
     } else {
       const double transfer = vary(cost_.transfer_seconds(static_cast<int32_t>(done.onward.rows.size())));
       arrive(s + 1, std::move(done.onward), now_ + transfer);
@@ -146,6 +147,7 @@ class VirtualExecutor final : public Executor {
   std::set<Item> agenda_;
   std::deque<Event> events_;
   double now_ = 0.0;
+  double last_verdict_ = 0.0;  // when the last outcome arrives
   uint64_t n_planned_ = 0;
   uint32_t n_draws_ = 0;
 };
