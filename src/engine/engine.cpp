@@ -240,7 +240,7 @@ void Engine::feed() {
   size_t needed = 0;  // cells that committed tokens and roots may still ask for
   for (const auto& [id, request] : requests_) needed += request.cells_to_come();
   const size_t spare = cells_.available() - std::min(cells_.available(), needed);
-  const std::vector<Planned> plan = scheduler_.compose(running_, spare);
+  const std::vector<Planned> plan = scheduler_.compose(running_, cells_.available(), spare);
   if (plan.empty()) return;
   Batch batch;
   batch.id = BatchId(next_batch_++);

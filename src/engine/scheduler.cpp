@@ -22,7 +22,8 @@ std::vector<NodeId> propose(Request& request) {
 
 }  // namespace
 
-std::vector<Planned> Scheduler::compose(std::span<Request* const> requests, size_t spare_cells) const {
+std::vector<Planned> Scheduler::compose(std::span<Request* const> requests, size_t free_cells,
+                                        size_t spare_cells) const {
   std::vector<Planned> rows;
   for (Request* request : requests) {
     if (request->prompt_rows_left() > 0) continue;
@@ -32,7 +33,8 @@ std::vector<Planned> Scheduler::compose(std::span<Request* const> requests, size
   // A child is never likelier than its parent, so the order by probability keeps parents first.
   std::stable_sort(rows.begin(), rows.end(),
                    [](const Planned& a, const Planned& b) { return a.log_path > b.log_path; });
-  const size_t budget = static_cast<size_t>(options_.row_budget);
+  // What is promised may still be taken by guesses that entered before the promise: then it must wait for them to die.
+  const size_t budget = std::min(static_cast<size_t>(options_.row_budget), free_cells);
   size_t n = 0, spare = spare_cells;
   std::erase_if(rows, [&](const Planned& planned) {
     const bool speculated = planned.request->speculation.tree.root().id != planned.node;

@@ -24,9 +24,10 @@ class Scheduler {
   explicit Scheduler(Options options) : options_(options) {}
 
   // What enters the first stage now: the likeliest nodes of all requests, parents before children, then prompt rows in
-  // the order of arrival. Roots and prompt rows have cells of their own; speculated nodes share `spare_cells`. Asks
-  // each method for its proposal and its source for guesses, so trees may grow.
-  std::vector<Planned> compose(std::span<Request* const> requests, size_t spare_cells) const;
+  // the order of arrival. No more rows than `free_cells`, and of speculated nodes no more than `spare_cells`: the other
+  // free ones are promised to roots and prompt rows. Asks each method for its proposal and its source for guesses, so
+  // trees may grow.
+  std::vector<Planned> compose(std::span<Request* const> requests, size_t free_cells, size_t spare_cells) const;
 
  private:
   Options options_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/result.h"
 
 namespace sluice {
 
@@ -20,6 +21,7 @@ class CellPool {
   size_t available() const { return free_.size(); }
   // REQUIRES: available() > 0. The one given back last comes first, so that a tree stays in a few cache lines.
   Cell take() {
+    SLUICE_CHECK(!free_.empty(), "a cell is left");
     const Cell cell = free_.back();
     free_.pop_back();
     return cell;
