@@ -51,6 +51,10 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
                        " tokens, which leaves no room for an answer in a context of " +
                        std::to_string(options_.context) + " (--context)");
   if (spec.max_tokens < 1) return input_error("--max-tokens must be at least 1");
+  for (const Token token : spec.prompt)
+    if (token < 0 || token >= tokenizer_->size())
+      return input_error("the prompt holds token " + std::to_string(token) + "; the model's ids go from 0 to " +
+                         std::to_string(tokenizer_->size() - 1));
   SLUICE_TRY_STATUS(check(spec.sampling, tokenizer_->size()));
   SLUICE_TRY(auto method, make_method(spec.method, spec.method_options));
   std::unique_ptr<Source> source;
@@ -86,7 +90,9 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
     request.cells = std::move(previous->cells);
     request.stats.reused_tokens = static_cast<int64_t>(kept);
     updates_.push_back(Truncate{request.sequence, static_cast<int32_t>(kept), request.spec.sampling});
-    requests_.erase(*request.spec.continues);
+    decode_begin_.erase(previous->id);
+    decode_end_.erase(previous->id);
+    requests_.erase(previous->id);
   }
   by_sequence_[request.sequence] = &request;
   request.reserved_cells = reserved;
@@ -105,10 +111,12 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
 
 Status Engine::set_method(RequestId id, const std::string& method, const std::vector<std::string>& sources) {
   Request& request = find(id);
-  SLUICE_TRY(request.method, make_method(method, request.spec.method_options));
-  if (!request.method->speculates() || request.source != nullptr) return {};
-  SLUICE_TRY(request.source, make_source(sources));
-  request.source->observe(request.tokens);
+  SLUICE_TRY(auto next, make_method(method, request.spec.method_options));
+  if (next->speculates() && request.source == nullptr) {
+    SLUICE_TRY(request.source, make_source(sources));
+    request.source->observe(request.tokens);
+  }
+  request.method = std::move(next);
   return {};
 }
 
