@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -34,10 +35,16 @@ constexpr Shipped kShipped[] = {
       "prune_seconds": 0.005, "link": {"latency": 1e-3, "bandwidth": 1.25e9}})"},
 };
 
-Result<double> number(const nlohmann::json& j, const std::string& where) {
+constexpr double kMostRows = 1e9, kLongest = 1e6;  // seconds; beyond them sums and clocks would overflow
+
+Result<double> number(const nlohmann::json& j, double low, double high, const std::string& where) {
   if (!j.is_number()) return input_error(where + " must be a number");
   const double value = j.get<double>();
-  if (!std::isfinite(value) || value < 0) return input_error(where + " must be zero or more");
+  if (!(value >= low && value <= high)) {
+    std::ostringstream range;
+    range << where << " must be from " << low << " to " << high;
+    return input_error(range.str());
+  }
   return value;
 }
 
@@ -47,8 +54,8 @@ Result<CostCurve> parse_curve(const nlohmann::json& j, const std::string& where)
   CostCurve curve;
   for (const auto& p : j["points"]) {
     if (!p.is_array() || p.size() != 2) return input_error(where + ".points must hold pairs [rows, seconds]");
-    SLUICE_TRY(const double rows, number(p[0], where + ".points: rows"));
-    SLUICE_TRY(const double seconds, number(p[1], where + ".points: seconds"));
+    SLUICE_TRY(const double rows, number(p[0], 1, kMostRows, where + ".points: rows"));
+    SLUICE_TRY(const double seconds, number(p[1], 0, kLongest, where + ".points: seconds"));
     if (!curve.points.empty() && rows <= curve.points.back().rows)
       return input_error(where + ".points must come by rising rows");
     curve.points.push_back({rows, seconds});
@@ -58,9 +65,8 @@ Result<CostCurve> parse_curve(const nlohmann::json& j, const std::string& where)
   curve.between = between == "step" ? CostCurve::Between::kStep : CostCurve::Between::kLinear;
   if (j.contains("every") != j.contains("add")) return input_error(where + ": \"every\" and \"add\" go together");
   if (j.contains("every")) {
-    SLUICE_TRY(curve.step_rows, number(j["every"], where + ".every"));
-    SLUICE_TRY(curve.step_add, number(j["add"], where + ".add"));
-    if (curve.step_rows <= 0) return input_error(where + ".every must be above zero");
+    SLUICE_TRY(curve.step_rows, number(j["every"], 1, kMostRows, where + ".every"));
+    SLUICE_TRY(curve.step_add, number(j["add"], 0, kLongest, where + ".add"));
   }
   return curve;
 }
@@ -92,7 +98,8 @@ double CostCurve::at(double rows) const {
   if (step_rows > 0) return end.seconds + step_add * std::ceil((rows - end.rows) / step_rows);
   if (points.size() < 2) return end.seconds * rows / end.rows;
   const Point& before = points[points.size() - 2];
-  return end.seconds + (end.seconds - before.seconds) / (end.rows - before.rows) * (rows - end.rows);
+  const double slope = (end.seconds - before.seconds) / (end.rows - before.rows);
+  return std::clamp(end.seconds + slope * (rows - end.rows), 0.0, kLongest);  // a falling curve stops at nothing
 }
 
 Result<Profile> Profile::parse(const std::string& text, const std::string& where) {
@@ -117,14 +124,16 @@ Result<Profile> Profile::parse(const std::string& text, const std::string& where
   if (j.contains("stage") == j.contains("layer"))
     return input_error("profile " + where + " must give either \"stage\" or \"layer\"");
   if (j.contains("prune_seconds")) {
-    SLUICE_TRY(profile.prune_seconds, number(j["prune_seconds"], "profile " + where + ": prune_seconds"));
+    SLUICE_TRY(profile.prune_seconds, number(j["prune_seconds"], 0, kLongest, "profile " + where + ": prune_seconds"));
   }
   if (j.contains("link")) {
     const auto& link = j["link"];
     if (!link.is_object()) return input_error("profile " + where + ": link must be an object");
-    for (auto [key, field] : {std::pair{"latency", &profile.link.latency}, {"bandwidth", &profile.link.bandwidth}}) {
-      if (!link.contains(key)) continue;
-      SLUICE_TRY(*field, number(link[key], "profile " + where + ": link." + key));
+    if (link.contains("latency")) {
+      SLUICE_TRY(profile.link.latency, number(link["latency"], 0, kLongest, "profile " + where + ": link.latency"));
+    }
+    if (link.contains("bandwidth") && link["bandwidth"] != 0) {  // 0: unlimited
+      SLUICE_TRY(profile.link.bandwidth, number(link["bandwidth"], 1, 1e18, "profile " + where + ": link.bandwidth"));
     }
   }
   return profile;
@@ -134,12 +143,14 @@ Result<Profile> Profile::load(const std::string& name_or_path) {
   for (const auto& shipped : kShipped)
     if (name_or_path == shipped.name) return parse(shipped.json, shipped.name);
   std::ifstream file(name_or_path);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf())) {
+  std::error_code error;
+  if (!file || std::filesystem::is_directory(name_or_path, error)) {
     std::string names;
     for (const auto& name : Profile::shipped()) names += (names.empty() ? "" : ", ") + name;
     return input_error("--profile " + name_or_path + ": neither a readable file nor one of " + names);
   }
+  std::stringstream text;
+  text << file.rdbuf();
   return parse(text.str(), name_or_path);
 }
 
