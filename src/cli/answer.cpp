@@ -43,6 +43,8 @@ std::string source_name(const Engine& engine, const Answer& answer) {
   return source ? std::string(source->name()) : "none";
 }
 
+std::string count(size_t n, const char* thing) { return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s"); }
+
 std::string method_name(const Engine& engine, const Answer& answer) {
   return answer.trial ? answer.trial->method() : std::string(engine.request(answer.request).method->name());
 }
@@ -93,13 +95,12 @@ std::string summary(const Session& session, const Engine& engine, const CommonOp
   const Request& request = engine.request(answer.request);
   const RequestFigures figures = engine.figures(answer.request);
   std::string text = fmt::format(
-      "{} tokens, {:.1f} tokens/s{} · method {} ({}), {} stage{}, executor {}{} · {} of {} drafted tokens accepted, {} "
-      "flushes",
-      request.n_answer(), figures.tokens_per_second, options.simulated() ? " (simulated time)" : "",
-      method_name(engine, answer), source_name(engine, answer), session.cuts().size(),
-      session.cuts().size() == 1 ? "" : "s", options.executor,
+      "{}, {:.1f} tokens/s{} · method {} ({}), {}, executor {}{} · {} of {} accepted, {}",
+      count(request.n_answer(), "token"), figures.tokens_per_second, options.simulated() ? " (simulated time)" : "",
+      method_name(engine, answer), source_name(engine, answer), count(session.cuts().size(), "stage"), options.executor,
       session.profile_name().empty() ? "" : ", profile " + session.profile_name(), request.stats.accepted,
-      request.stats.drafted, request.stats.flushes);
+      count(static_cast<size_t>(request.stats.drafted), "drafted token"),
+      request.stats.flushes == 1 ? "1 flush" : fmt::format("{} flushes", request.stats.flushes));
   if (!answer.trial || answer.trial->plain_rate() == 0) return text;
   const AutoTrial& trial = *answer.trial;
   if (trial.prefers_plain())

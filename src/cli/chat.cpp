@@ -6,6 +6,7 @@
 #include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/output.h"
 #include "cli/session.h"
 
 namespace sluice {
@@ -51,9 +52,8 @@ Status chat(const ChatOptions& options) {
     }
     RequestSpec spec = session.spec(std::move(*tokens));
     spec.continues = previous;  // the turns before are not computed again
-    auto done = answer(session, *engine, std::move(spec), options.method == "auto", [](const std::string& text) {
-      return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-    });
+    auto done = answer(session, *engine, std::move(spec), options.method == "auto",
+                       [](const std::string& text) { return print(text).has_value(); });
     if (!done) {
       if (done.error().kind != ErrorKind::kInput) return tl::unexpected<Error>(done.error());
       std::fprintf(stderr, "sluice: %s; /reset starts anew\n", done.error().message.c_str());
@@ -65,11 +65,12 @@ Status chat(const ChatOptions& options) {
     messages.push_back({"assistant", done->text});
     previous = done->request;
     if (done->interrupted) {
-      if (!terminal) return tl::unexpected<Error>(Error{ErrorKind::kInterrupted, "interrupted"});
+      if (!terminal) return interrupted_error();
       clear_interrupt();
     }
   }
-  if (interrupted()) return tl::unexpected<Error>(Error{ErrorKind::kInterrupted, "interrupted"});
+  if (terminal) std::fputs("\n", stderr);
+  if (interrupted()) return interrupted_error();
   return {};
 }
 

@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
-#include <string>
 
 #include "base/result.h"
 
@@ -17,8 +16,5 @@ void add_chat(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
-
-// Writes to stdout; an error if it can't be written.
-Status print(const std::string& text);
 
 }  // namespace sluice

@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/session.h"
+#include "cli/values.h"
 
 namespace sluice {
 
@@ -117,8 +119,9 @@ void add_inspect(CLI::App& app, Action& action) {
       "  sluice inspect\n"
       "  sluice inspect model.gguf --tensors\n"
       "  sluice inspect model-00001-of-00004.gguf --json");
-  command.add_option("file", options->file, "A GGUF file (default: the embedded default model)");
-  command.add_option("-m,--model", options->file, "The same");
+  auto* file = command.add_option("file", options->file, "A GGUF file (default: the embedded default model)");
+  file->check(not_empty("a GGUF file"));
+  command.add_option("-m,--model", options->file, "The same")->check(not_empty("a GGUF file"))->excludes(file);
   command.add_flag("--tensors", options->tensors, "List metadata and tensors too");
   command.add_flag("--json", options->json, "One JSON object on stdout, nothing else there");
   command.callback([options, &action] { action = [options] { return inspect(*options); }; });

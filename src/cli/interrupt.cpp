@@ -27,6 +27,9 @@ void watch_interrupts() {
 }
 
 bool interrupted() { return g_interrupted != 0; }
+tl::unexpected<Error> interrupted_error(const std::string& what) {
+  return tl::unexpected<Error>(Error{ErrorKind::kInterrupted, "interrupted" + (what.empty() ? what : "; " + what)});
+}
 void clear_interrupt() { g_interrupted = 0; }
 
 }  // namespace sluice

@@ -7,9 +7,13 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <sstream>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/output.h"
+#include "cli/usage.h"
 
 namespace sluice {
 
@@ -23,12 +27,19 @@ int report(const Error& error) {
   return static_cast<int>(error.kind);
 }
 
+int finish(const Status& status) { return status ? 0 : report(status.error()); }
+
 int run_program(int argc, char** argv) {
   CLI::App app(
       "Sluice makes a language model that is split over devices fast for one user, to the bit.\n"
       "Start with: sluice run \"Why is the sky blue?\"",
       "sluice");
   app.require_subcommand(1);
+  app.footer(
+      "Examples:\n"
+      "  sluice run \"Why is the sky blue?\"\n"
+      "  sluice chat\n"
+      "  sluice run --help");
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
   app.set_help_all_flag("--help-all", "The help of all commands");
   Action action;
@@ -37,14 +48,16 @@ int run_program(int argc, char** argv) {
   add_bench(app, action);
   add_plan(app, action);
   add_inspect(app, action);
+  if (argc <= 1) return finish(print(app.help()));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    return report({ErrorKind::kInput, std::string(error.what()) + "; see sluice --help"});
+    if (error.get_exit_code() != 0) return report(explain(app, error));
+    std::ostringstream help;
+    app.exit(error, help, help);
+    return finish(print(help.str()));
   }
-  const Status status = action();
-  return status ? 0 : report(status.error());
+  return finish(action());
 }
 
 }  // namespace
@@ -52,6 +65,7 @@ int run_program(int argc, char** argv) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
+  sluice::occupy_standard_streams();
   spdlog::set_default_logger(spdlog::stderr_color_st("sluice"));
   spdlog::set_level(spdlog::level::warn);
   sluice::watch_interrupts();
@@ -59,6 +73,8 @@ int main(int argc, char** argv) {
     return sluice::run_program(argc, argv);
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "sluice: out of memory: try a smaller --context or a smaller model\n");
+  } catch (const std::system_error& error) {
+    std::fprintf(stderr, "sluice: the system refused (%s): try fewer --threads or --stages\n", error.what());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "sluice: %s\n", error.what());
   }

@@ -1,67 +1,85 @@
 #include "cli/options.h"
 
+#include "cli/output.h"
+#include "cli/values.h"
+#include "method/method.h"
+#include "source/make_source.h"
+
 namespace sluice {
 
 void add_model_option(CLI::App& command, CommonOptions& options) {
   command.add_option("-m,--model", options.model, "Target model, a GGUF file (default: the embedded default model)")
-      ->envname("SLUICE_MODEL");
+      ->envname("SLUICE_MODEL")
+      ->check(not_empty("a GGUF file"));
 }
 
 void add_engine_options(CLI::App& command, CommonOptions& options) {
-  command.add_option("--method", options.method, "How to decode: auto, ar, specpipe")->capture_default_str();
-  command.add_option("--source", options.sources, "Token source of the method: ngram")->delimiter(',');
-  auto* stages = command.add_option("--stages", options.stages, "Pipeline stages")
+  std::vector<std::string> methods = method_names();
+  methods.insert(methods.begin(), "auto");
+  command.add_option("--method", options.method, "How to decode")->capture_default_str()->check(one_of(methods));
+  add_list_option(command, "--source", options.sources, "Token source of the method: ngram");
+  auto* stages = command.add_option("--stages", options.stages, "Pipeline stages, at most one a layer of the model")
                      ->capture_default_str()
-                     ->check(CLI::PositiveNumber);
-  command.add_option("--cuts", options.cuts, "First layers of the second, third, … stage, e.g. 10,20 for three stages")
-      ->delimiter(',')
+                     ->check(whole_number(1));
+  add_list_option(command, "--cuts", options.cuts,
+                  "First layers of the second, third, … stage, e.g. 10,20 for three stages")
+      .check(whole_number(1))
       ->excludes(stages);
   command.add_option("--width", options.width, "Nodes a level of the token tree")
       ->capture_default_str()
-      ->check(CLI::Range(1, 256));
+      ->check(whole_number(1, 256));
   command.add_option("--children", options.children, "Candidates a node of the tree")
       ->capture_default_str()
-      ->check(CLI::Range(1, 64));
+      ->check(whole_number(1, 64));
   command.add_option("--depth", options.depth, "Draft length, for methods that draft chains")
       ->capture_default_str()
-      ->check(CLI::Range(1, 64));
+      ->check(whole_number(1, 64));
   command.add_option("--executor", options.executor, "threads: a thread a stage; virtual: on a simulated clock")
       ->capture_default_str()
-      ->check(CLI::IsMember({"threads", "virtual"}));
+      ->check(one_of({"threads", "virtual"}));
   command.add_option("--profile", options.profile,
                      "Device and link profile, a name (uniform, paper-8x, paper-8x-10gbe, local) or a JSON file: the "
                      "costs of `virtual`, "
                      "the pace of `threads`");
   command.add_option("--compute", options.compute, "full, or lazy: only the committed path (with --executor virtual)")
       ->capture_default_str()
-      ->check(CLI::IsMember({"full", "lazy"}));
+      ->check(one_of({"full", "lazy"}));
   command.add_option("-c,--context", options.context, "Context in tokens (default: the model's, at most 8192)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(2));
   command.add_option("--kv", options.kv, "Type of the KV cache; it changes bits")
       ->capture_default_str()
-      ->check(CLI::IsMember({"f16", "f32"}));
-  command.add_option("--verify", options.verify, "Verification rule")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"match"}));
+      ->check(one_of({"f16", "f32"}));
+  command.add_option("--verify", options.verify, "Verification rule")->capture_default_str()->check(one_of({"match"}));
   command.add_option("--threads", options.threads, "CPU threads a stage (default: the cores shared by the stages)")
-      ->check(CLI::Range(1, 256));
+      ->check(whole_number(1, 256));
 }
+
+CLI::Validator temperature() { return number(0, 100); }
 
 void add_generation_options(CLI::App& command, CommonOptions& options) {
   SamplingParams& sampling = options.sampling;
   command.add_option("-n,--max-tokens", options.max_tokens, "Longest answer, in tokens")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command.add_option("--temp", sampling.temperature, "Temperature; 0 is greedy")->capture_default_str();
-  command.add_option("--top-k", sampling.top_k, "Sample among the k likeliest; 0 is off")->capture_default_str();
+      ->check(whole_number(1));
+  command.add_option("--temp", sampling.temperature, "Temperature; 0 is greedy")
+      ->capture_default_str()
+      ->check(temperature());
+  command.add_option("--top-k", sampling.top_k, "Sample among the k likeliest; 0 is off")
+      ->capture_default_str()
+      ->check(whole_number(0));
   command.add_option("--top-p", sampling.top_p, "Sample among the likeliest that add up to p; 1 is off")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(number(0, 1, /*above=*/true));
   command
       .add_option("--min-p", sampling.min_p, "Sample among those at least p times as likely as the likeliest; 0 is off")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(number(0, 1));
   command.add_option("--repeat-penalty", sampling.repeat_penalty, "Penalty for tokens that occurred before; 1 is none")
-      ->capture_default_str();
-  command.add_option("--seed", sampling.seed, "One seed gives one text, whatever the method")->capture_default_str();
+      ->capture_default_str()
+      ->check(number(0, 100, /*above=*/true));
+  command.add_option("--seed", sampling.seed, "One seed gives one text, whatever the method")
+      ->capture_default_str()
+      ->check(seed_number());
   command.add_flag("--raw", options.raw, "Take the prompt as it is, without the chat template");
   command.add_flag("--ignore-eos", options.ignore_eos, "Go on when the model ends its answer");
 }
@@ -69,7 +87,8 @@ void add_generation_options(CLI::App& command, CommonOptions& options) {
 Status check(const CommonOptions& options) {
   if (options.compute == "lazy" && !options.simulated())
     return input_error("--compute lazy works only on a simulated clock: add --executor virtual");
-  return {};
+  SLUICE_TRY_STATUS(make_source(options.sources).map([](const auto&) {}));
+  return options.trace.empty() ? Status() : check_writable("--trace", options.trace);
 }
 
 }  // namespace sluice

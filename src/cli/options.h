@@ -37,6 +37,16 @@ struct CommonOptions {
   KvType kv_type() const { return kv == "f32" ? KvType::kF32 : KvType::kF16; }
 };
 
+// Adds an option whose value is a list with commas. It takes one argument: what follows may be the prompt.
+template <class T>
+CLI::Option& add_list_option(CLI::App& command, const std::string& name, std::vector<T>& values,
+                             const std::string& what) {
+  return *command.add_option(name, values, what)->delimiter(',')->allow_extra_args(false);
+}
+
+// What --temp and --temps take.
+CLI::Validator temperature();
+
 // Adds -m, --model.
 void add_model_option(CLI::App& command, CommonOptions& options);
 // Adds what chooses and runs a method: --method to --threads.

@@ -7,8 +7,11 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/session.h"
+#include "cli/values.h"
 #include "plan/measure.h"
 
 namespace sluice {
@@ -20,23 +23,30 @@ struct PlanOptions : CommonOptions {
 };
 
 Status measure(const PlanOptions& options) {
+  const std::filesystem::path path = options.out.empty() ? local_profile_path() : options.out;
+  if (options.out.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(path.parent_path(), error);
+  }
+  SLUICE_TRY_STATUS(check_writable("--out", path.string()));
   SLUICE_TRY(const Session session, Session::open(options));
   const int32_t threads =
       options.threads > 0 ? options.threads : static_cast<int32_t>(std::thread::hardware_concurrency());
   ProgressBar bar("measuring");
-  SLUICE_TRY(const Profile profile,
-             measure_profile(session.model(), options.kv_type(), threads, [&](double share) { bar.show(share); }));
+  auto profile = measure_profile(session.model(), options.kv_type(), threads, [&](double share) {
+    bar.show(share);
+    return !interrupted();
+  });
   bar.finish();
-  const std::filesystem::path path = options.out.empty() ? local_profile_path() : options.out;
-  std::error_code error;
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
+  if (interrupted()) return interrupted_error("nothing was written");
+  if (!profile) return tl::unexpected<Error>(profile.error());
   std::ofstream file(path);
-  if (!(file << profile.to_json().dump(2) << '\n' << std::flush))
+  if (!(file << profile->to_json().dump(2) << '\n' << std::flush))
     return runtime_error("--out " + path.string() + ": can't be written; name a writable file");
   return print("profile local: " + path.string() + "\n" + "a layer of " + session.model().hparams().name + " takes " +
-               std::to_string(profile.layer.at(1) * 1e6) + " us at width 1, " +
-               std::to_string(profile.layer.at(16) * 1e6) + " us at width 16; the head " +
-               std::to_string(profile.head.at(1) * 1e6) + " us\n");
+               std::to_string(profile->layer.at(1) * 1e6) + " us at width 1, " +
+               std::to_string(profile->layer.at(16) * 1e6) + " us at width 16; the head " +
+               std::to_string(profile->head.at(1) * 1e6) + " us\n");
 }
 
 }  // namespace
@@ -50,10 +60,8 @@ void add_plan(CLI::App& app, Action& action) {
       "  sluice plan -m model.gguf --threads 1 --out one-core.json");
   command.add_option("--out", options->out, "Where to write the profile (default: " + local_profile_path() + ")");
   command.add_option("--threads", options->threads, "CPU threads a stage (default: all cores)")
-      ->check(CLI::Range(1, 256));
-  command.add_option("--kv", options->kv, "Type of the KV cache")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"f16", "f32"}));
+      ->check(whole_number(1, 256));
+  command.add_option("--kv", options->kv, "Type of the KV cache")->capture_default_str()->check(one_of({"f16", "f32"}));
   add_model_option(command, *options);
   command.callback([options, &action] { action = [options] { return measure(*options); }; });
 }

@@ -4,6 +4,8 @@
 
 #include "cli/answer.h"
 #include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
 #include "cli/session.h"
 
 namespace sluice {
@@ -11,53 +13,46 @@ namespace sluice {
 namespace {
 
 struct RunOptions : CommonOptions {
-  std::string prompt;
+  std::string prompt = "Why is the sky blue? Answer in a few sentences.";
   std::string system;
 };
 
-constexpr const char* kDefaultPrompt = "Why is the sky blue? Answer in a few sentences.";
-
+// The prompt itself, not where it comes from.
 Result<std::string> read_prompt(const std::string& given) {
-  if (given.empty()) return std::string(kDefaultPrompt);
-  if (given != "-") return given;
-  std::string text(std::istreambuf_iterator<char>(std::cin), {});
+  std::string text = given;
+  if (given == "-") text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  if (interrupted()) return interrupted_error();
   if (std::cin.bad()) return runtime_error("the prompt could not be read from standard input");
+  if (text.empty()) return input_error("the prompt is empty: give a text, or leave the argument out for an example");
   return text;
 }
 
 Status run(const RunOptions& options) {
-  SLUICE_TRY(const Session session, Session::open(options));
+  SLUICE_TRY_STATUS(check(options));
   SLUICE_TRY(const std::string prompt, read_prompt(options.prompt));
+  SLUICE_TRY(const Session session, Session::open(options));
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   messages.push_back({"user", prompt});
   SLUICE_TRY(auto tokens, session.encode(messages));
   SLUICE_TRY(const auto engine, session.make_engine());
-  SLUICE_TRY(
-      const Answer done,
-      answer(session, *engine, session.spec(std::move(tokens)), options.method == "auto", [&](const std::string& text) {
-        return options.json || (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0);
-      }));
-  SLUICE_TRY_STATUS(write_trace(session, *engine, options, done));
+  SLUICE_TRY(const Answer done,
+             answer(session, *engine, session.spec(std::move(tokens)), options.method == "auto",
+                    [&](const std::string& text) { return options.json || print(text).has_value(); }));
   if (options.json) {
     SLUICE_TRY_STATUS(
         print(to_json(session, *engine, options, done).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
               "\n"));
   } else {
     SLUICE_TRY_STATUS(print("\n"));
-    std::fprintf(stderr, "\n%s\n", summary(session, *engine, options, done).c_str());
   }
-  if (done.interrupted) return tl::unexpected<Error>(Error{ErrorKind::kInterrupted, "interrupted"});
+  SLUICE_TRY_STATUS(write_trace(session, *engine, options, done));
+  if (!options.json) std::fprintf(stderr, "\n%s\n", summary(session, *engine, options, done).c_str());
+  if (done.interrupted) return interrupted_error();
   return {};
 }
 
 }  // namespace
-
-Status print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    return runtime_error("the output could not be written (is the disk full or the pipe closed?)");
-  return {};
-}
 
 void add_run(CLI::App& app, Action& action) {
   auto options = std::make_shared<RunOptions>();
@@ -67,7 +62,8 @@ void add_run(CLI::App& app, Action& action) {
       "  sluice run \"Why is the sky blue?\"\n"
       "  sluice run --stages 10 --executor virtual --profile paper-8x --trace timeline.html \"Count to ten.\"\n"
       "  sluice run -m model.gguf --method ar --temp 0.8 --seed 7 --json - < prompt.txt");
-  command.add_option("prompt", options->prompt, "The prompt; - reads it from standard input");
+  command.add_option("prompt", options->prompt,
+                     "The prompt, in quotes (default: an example); - reads it from standard input");
   command.add_option("--system", options->system, "System message before the prompt");
   add_model_option(command, *options);
   add_engine_options(command, *options);

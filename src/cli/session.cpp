@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "model/utf8.h"
 #include "plan/measure.h"
 
 namespace sluice {
@@ -26,7 +27,12 @@ Result<std::string> default_model() {
 namespace {
 
 Result<Profile> load_profile(const std::string& name) {
-  return Profile::load(name == "local" ? local_profile_path() : name);
+  if (name != "local") return Profile::load(name);
+  const std::string path = local_profile_path();
+  std::error_code error;
+  if (!fs::exists(path, error))
+    return input_error("--profile local: this machine has not been measured yet; run sluice plan once");
+  return Profile::load(path);
 }
 
 Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const CommonOptions& options,
@@ -76,11 +82,10 @@ Result<Session> Session::open(const CommonOptions& options) {
   }
   SLUICE_TRY(session.cuts_, choose_cuts(*session.model_, options, session.profile_));
   session.options_.stages = static_cast<int32_t>(session.cuts_.size());
-  if (session.options_.threads == 0)
-    session.options_.threads =
-        std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()) / session.options_.stages);
-  if (options.simulated())
-    session.options_.threads = std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
+  if (options.threads == 0) {  // simulated stages take turns, so each has all cores
+    const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
+    session.options_.threads = std::max(1, options.simulated() ? cores : cores / session.options_.stages);
+  }
   session.load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return session;
 }
@@ -108,6 +113,11 @@ Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter 
 }
 
 Result<std::vector<Token>> Session::encode(const std::vector<ChatMessage>& messages) const {
+  for (const ChatMessage& message : messages)
+    if (const size_t at = first_invalid_utf8(message.content); at < message.content.size())
+      return input_error("the " + std::string(message.role == "system" ? "system message" : "prompt") +
+                         " is not UTF-8 text: byte " + std::to_string(at + 1) +
+                         " of it belongs to no character; convert it, for instance with iconv");
   if (!template_)
     return tokenizer_->encode(messages.back().content, /*add_special=*/true, /*parse_special=*/options_.raw);
   const auto special = [&](Token token) { return token == kNoToken ? std::string() : tokenizer_->piece(token, true); };

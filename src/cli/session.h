@@ -27,6 +27,7 @@ class Session {
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::vector<LayerRange>& cuts() const { return cuts_; }
   const std::string& profile_name() const { return profile_name_; }
+  int32_t context() const { return options_.context; }  // tokens a conversation may have
   double load_seconds() const { return load_seconds_; }
 
   // A pipeline of its own for up to `n_requests` requests at a time.

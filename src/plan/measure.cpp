@@ -31,7 +31,7 @@ std::string local_profile_path() {
 }
 
 Result<Profile> measure_profile(const ModelFile& model, KvType kv, int32_t threads,
-                                const std::function<void(double)>& progress) {
+                                const std::function<bool(double)>& progress) {
   constexpr int32_t kWidths[] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
   constexpr int32_t kPrefix = 256;  // tokens that the timed rows attend to
   const HyperParameters& h = model.hparams();
@@ -78,7 +78,7 @@ Result<Profile> measure_profile(const ModelFile& model, KvType kv, int32_t threa
       profile.head.points.push_back(
           {static_cast<double>(width), median_seconds(runs, [&] { runner.logits(states, logits); })});
     }
-    progress(++done / std::size(kWidths));
+    if (!progress(++done / std::size(kWidths))) break;
   }
   profile.link = {.latency = 5e-6, .bandwidth = 5e9};  // a queue between threads of one process
   return profile;

@@ -14,8 +14,9 @@ namespace sluice {
 std::string local_profile_path();
 
 // Seconds of a layer, the head and the embedding as functions of the rows, by timing `model` with `threads` threads:
-// the median of several runs at each width. `progress` is told the share that is done.
+// the median of several runs at each width. `progress` is told the share that is done and says
+// whether to go on; if not, the profile stays incomplete.
 Result<Profile> measure_profile(const ModelFile& model, KvType kv, int32_t threads,
-                                const std::function<void(double)>& progress);
+                                const std::function<bool(double)>& progress);
 
 }  // namespace sluice

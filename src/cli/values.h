@@ -1,0 +1,25 @@
+// What the values of options must look like, as validators for CLI11 that say what would be right.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+// A whole decimal number within [low, high].
+CLI::Validator whole_number(int64_t low, int64_t high = std::numeric_limits<int32_t>::max());
+// The same, up to 2^64 - 1.
+CLI::Validator seed_number();
+// A finite number within [low, high]; `above` excludes low itself.
+CLI::Validator number(double low, double high, bool above = false);
+CLI::Validator one_of(std::vector<std::string> names);
+// Anything but an empty text, which is what an unset variable of a shell leaves.
+CLI::Validator not_empty(const std::string& what);
+
+// "a, b or c"
+std::string alternatives(const std::vector<std::string>& names);
+
+}  // namespace sluice
