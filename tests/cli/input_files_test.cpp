@@ -1,0 +1,144 @@
+// Input files that are not what they should be: the message names the file, and every command says the same.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "support/tiny_model.h"
+
+namespace sluice::test {
+namespace {
+
+using nlohmann::json;
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void expect_refused(const std::string& file, const std::vector<std::string>& words) {
+  std::vector<std::string> all = words;
+  all.push_back(file);
+  EXPECT_TRUE(fails(run_program({"run", "-m", file, "hello"}), 2, all));
+  EXPECT_TRUE(fails(run_program({"inspect", file}), 2, all));
+  EXPECT_TRUE(fails(run_program({"inspect", file, "--json"}), 2, all));
+  EXPECT_TRUE(fails(run_program({"chat", "-m", file}, {.input = "hello\n"}), 2, all));
+}
+
+TEST(ModelFile, MissingEmptyOrAFolder) {
+  expect_refused(temp_path("missing.gguf"), {});
+  expect_refused(write_file("empty.gguf", ""), {});
+  const std::string folder = temp_path("folder.gguf");
+  std::filesystem::create_directory(folder);
+  expect_refused(folder, {});
+}
+
+TEST(ModelFile, ThatIsNoGguf) {
+  expect_refused(write_file("text.gguf", "Once upon a time there was a file.\n"), {"GGUF"});
+}
+
+TEST(ModelFile, Truncated) {
+  const std::string whole = contents(small_model());
+  for (const size_t length : {size_t{3}, size_t{20}, whole.size() / 100, whole.size() / 2, whole.size() - 1})
+    expect_refused(write_file("truncated.gguf", whole.substr(0, length)), {});
+}
+
+TEST(ModelFile, OfAnUnknownArchitecture) {
+  TinyModelSpec spec;
+  spec.architecture = "llama";
+  std::string bytes = contents(write_tiny_model(spec, temp_path("known.gguf")));
+  size_t at = bytes.find("general.architecture");
+  ASSERT_NE(at, std::string::npos);
+  at = bytes.find("llama", at);
+  bytes.replace(at, 5, "gizmo");
+  expect_refused(write_file("gizmo.gguf", bytes), {"gizmo"});
+}
+
+TEST(ModelFile, Unreadable) {
+  const std::string path = write_file("secret.gguf", "x");
+  std::filesystem::permissions(path, std::filesystem::perms::none);
+  if (::access(path.c_str(), R_OK) == 0) GTEST_SKIP() << "root can read everything";
+  expect_refused(path, {});
+}
+
+TEST(ModelFile, ADeviceOrAPipeIsNone) {
+  expect_refused("/dev/null", {});
+  expect_refused("/dev/zero", {});
+}
+
+TEST(ModelFile, WithABrokenChatTemplateCanBeUsedRaw) {
+  TinyModelSpec spec;
+  spec.chat_template = "{% for m in messages %}";
+  const std::string model = write_tiny_model(spec, temp_path("broken-template.gguf"));
+  EXPECT_TRUE(fails(run_program({"run", "-m", model, "hello"}), 2, {model, "template", "--raw"}));
+  EXPECT_EQ(run_program({"run", "-m", model, "--raw", "-n", "2", "hello"}).status, 0);
+}
+
+TEST(Inspect, SaysWhatAModelIs) {
+  const Ran people = run_program({"inspect", small_model(), "--tensors"});
+  EXPECT_EQ(people.status, 0);
+  EXPECT_NE(people.out.find("4 layers"), std::string::npos);
+  EXPECT_NE(people.out.find("token_embd.weight"), std::string::npos);
+  const Ran machine = run_program({"inspect", "-m", small_model(), "--json"});
+  EXPECT_EQ(machine.err, "");
+  const json j = json::parse(machine.out, nullptr, false);
+  ASSERT_TRUE(j.is_object());
+  EXPECT_EQ(j["layers"], 4);
+  EXPECT_EQ(j["context"], 512);
+  EXPECT_FALSE(j["methods"].empty());
+  EXPECT_TRUE(fails(run_program({"inspect", small_model()}, {.out = "/dev/full"}), 1, {"stdout"}));
+}
+
+Ran run_with_profile(const std::string& profile) {
+  return run_program({"run", "-m", small_model(), "-n", "4", "--executor", "virtual", "--profile", profile, "hello"});
+}
+
+TEST(ProfileFile, MissingOrNotMeasuredYet) {
+  EXPECT_TRUE(fails(run_with_profile("nowhere.json"), 2, {"--profile nowhere.json", "uniform", "paper-8x"}));
+  EXPECT_TRUE(fails(run_with_profile("/"), 2, {"--profile /"}));
+  EXPECT_TRUE(fails(run_with_profile("local"), 2, {"--profile local", "sluice plan"}));
+}
+
+TEST(ProfileFile, NamesTheFieldThatIsWrong) {
+  const std::vector<std::pair<std::string, std::string>> all = {
+      {"", "JSON"},
+      {"{\"stage\": ", "JSON"},
+      {"[1, 2]", "JSON object"},
+      {"{}", "\"stage\" or \"layer\""},
+      {R"({"stage": 3})", "stage"},
+      {R"({"stage": {"points": []}})", "stage"},
+      {R"({"stage": {"points": [[1]]}})", "stage.points"},
+      {R"({"stage": {"points": [["one", 1]]}})", "stage.points: rows"},
+      {R"({"stage": {"points": [[0, 1]]}})", "stage.points: rows"},
+      {R"({"stage": {"points": [[1, -1]]}})", "stage.points: seconds"},
+      {R"({"stage": {"points": [[1, 1e300]]}})", "stage.points: seconds"},
+      {R"({"stage": {"points": [[2, 1], [1, 1]]}})", "rising"},
+      {R"({"stage": {"points": [[1, 1]], "between": "lines"}})", "stage.between"},
+      {R"({"stage": {"points": [[1, 1]], "every": 64}})", "\"add\""},
+      {R"({"stage": {"points": [[1, 1]], "every": 0, "add": 1}})", "stage.every"},
+      {R"({"stage": {"points": [[1, 1]]}, "link": 5})", "link"},
+      {R"({"stage": {"points": [[1, 1]]}, "link": {"latency": "slow"}})", "link.latency"},
+      {R"({"stage": {"points": [[1, 1]]}, "link": {"bandwidth": 1e-300}})", "link.bandwidth"},
+      {R"({"stage": {"points": [[1, 1]]}, "name": 5})", "name"},
+      {std::string(100000, '['), "JSON"},
+  };
+  for (const auto& [text, word] : all) {
+    const std::string path = write_file("profile.json", text);
+    EXPECT_TRUE(fails(run_with_profile(path), 2, {path, word})) << text.substr(0, 100);
+  }
+}
+
+TEST(ProfileFile, OddCostsAreCosts) {
+  for (const char* text : {R"({"stage": {"points": [[1, 0]]}})", R"({"stage": {"points": [[1, 1], [2, 0]]}})",
+                           R"({"layer": {"points": [[1, 1e6], [1.000001, 0]]}, "head": {"points": [[1000, 1e6]]}})",
+                           R"({"stage": {"points": [[1, 1], [1.0000001, 1e6]]}, "link": {"latency": 1e6}})"}) {
+    const Ran ran = run_with_profile(write_file("profile.json", text));
+    EXPECT_EQ(ran.status, 0) << text << ran.err;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test

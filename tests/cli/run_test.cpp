@@ -1,0 +1,163 @@
+// `sluice run`: what comes out, and what happens when it can't, or when it is interrupted.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "support/tiny_model.h"
+
+namespace sluice::test {
+namespace {
+
+using nlohmann::json;
+
+Program::Arguments run_with(const Program::Arguments& more) {
+  Program::Arguments arguments = {"run", "-m", small_model()};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// An answer that never ends by itself within the test's time.
+Program::Arguments endless(const Program::Arguments& more) {
+  static const std::string model = [] {
+    TinyModelSpec spec;
+    spec.context_length = 1 << 20;
+    return write_tiny_model(spec, temp_path("endless.gguf"));
+  }();
+  Program::Arguments arguments = {"run", "-m",     model,      "--ignore-eos", "-n",   "1000000",
+                                  "-c",  "500000", "--method", "ar",           "hello"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST(Run, TextGoesToStdoutAndFiguresToStderr) {
+  const Ran plain = run_program(run_with({"hello", "-n", "8"}));
+  EXPECT_EQ(plain.status, 0);
+  EXPECT_NE(plain.err.find("tokens/s"), std::string::npos);
+  const json j = json::parse(run_program(run_with({"hello", "-n", "8", "--json"})).out);
+  EXPECT_EQ(plain.out, j["text"].get<std::string>() + "\n");
+}
+
+TEST(Run, JsonIsOneObjectWithEveryFieldOfTheInterface) {
+  for (const char* executor : {"threads", "virtual"}) {
+    const Ran ran = run_program(run_with({"hello hello hello", "-n", "24", "--ignore-eos", "--json", "--stages", "3",
+                                          "--executor", executor, "--method", "specpipe"}));
+    ASSERT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.err, "");
+    EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '\n'), 1);
+    const json j = json::parse(ran.out, nullptr, false);
+    ASSERT_TRUE(j.is_object()) << ran.out;
+    for (const char* key : {"model", "method", "source", "executor", "text", "finish"})
+      EXPECT_TRUE(j[key].is_string()) << key;
+    for (const char* key : {"stages", "prompt_tokens", "drafted", "accepted", "flushes"})
+      EXPECT_TRUE(j[key].is_number_integer()) << key;
+    for (const char* key : {"tokens_per_second", "steps", "equivalent_acceptance_length"})
+      EXPECT_TRUE(j[key].is_number()) << key;
+    for (const char* key : {"load", "prefill", "decode"}) EXPECT_GE(j["seconds"][key].get<double>(), 0) << key;
+    EXPECT_TRUE(j.contains("acceptance_length"));
+    EXPECT_EQ(j["tokens"].size(), 24u);
+    EXPECT_EQ(j["stage_utilisation"].size(), 3u);
+    EXPECT_EQ(j["executor"], executor);
+    EXPECT_EQ(j["method"], "specpipe");
+    EXPECT_EQ(j["source"], "ngram");
+    EXPECT_EQ(j["finish"], "length");
+    EXPECT_EQ(j["stages"], 3);
+  }
+}
+
+TEST(Run, EveryMethodCutAndExecutorGivesTheSameTokens) {
+  const auto tokens = [](const Program::Arguments& more) {
+    Program::Arguments arguments =
+        run_with({"hello", "-n", "32", "--ignore-eos", "--json", "--temp", "0.9", "--seed", "7"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return json::parse(run_program(arguments).out)["tokens"];
+  };
+  const json plain = tokens({"--method", "ar"});
+  EXPECT_EQ(plain.size(), 32u);
+  EXPECT_EQ(tokens({}), plain);
+  EXPECT_EQ(tokens({"--method", "specpipe", "--stages", "4", "--threads", "2"}), plain);
+  EXPECT_EQ(tokens({"--method", "specpipe", "--cuts", "1,3", "--executor", "virtual"}), plain);
+  EXPECT_EQ(tokens({"--method", "specpipe", "--executor", "virtual", "--compute", "lazy", "--profile", "paper-8x"}),
+            plain);
+}
+
+TEST(Run, PromptMayComeFromStandardInput) {
+  const Ran argument = run_program(run_with({"hello", "-n", "8"})),
+            input = run_program(run_with({"-", "-n", "8"}), {.input = "hello"});
+  EXPECT_EQ(input.status, 0);
+  EXPECT_EQ(input.out, argument.out);
+}
+
+TEST(Run, RefusesPromptsThatCannotBeAnswered) {
+  EXPECT_TRUE(fails(run_program(run_with({""})), 2, {"prompt is empty"}));
+  EXPECT_TRUE(fails(run_program(run_with({"", "--raw"})), 2, {"prompt is empty"}));
+  EXPECT_TRUE(fails(run_program(run_with({"-"})), 2, {"prompt is empty"}));
+  EXPECT_TRUE(fails(run_program(run_with({"ab\xff"})), 2, {"prompt", "UTF-8", "byte 3"}));
+  EXPECT_TRUE(fails(run_program(run_with({"-"}), {.input = "\xc3"}), 2, {"prompt", "UTF-8", "byte 1"}));
+  EXPECT_TRUE(fails(run_program(run_with({"--system", "\xff", "hello"})), 2, {"system message", "UTF-8"}));
+  const std::string longer(4000, 'x');
+  EXPECT_TRUE(fails(run_program(run_with({longer})), 2, {"tokens", "context of 512", "--context"}));
+  EXPECT_TRUE(fails(run_program(run_with({"hello", "--context", "8"})), 2, {"context of 8", "--context"}));
+}
+
+TEST(Run, StopsWhereTheContextEnds) {
+  const Ran ran = run_program(run_with({"hello", "--ignore-eos", "-n", "100000", "--context", "64", "--json"}));
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  const json j = json::parse(ran.out);
+  EXPECT_EQ(j["prompt_tokens"].get<size_t>() + j["tokens"].size(), 64u);
+  EXPECT_EQ(j["finish"], "length");
+}
+
+TEST(Run, AFullDiskIsAFailureWhileRunning) {
+  EXPECT_TRUE(fails(run_program(run_with({"hello", "-n", "8"}), {.out = "/dev/full"}), 1, {"output", "disk full"}));
+  EXPECT_TRUE(fails(run_program(run_with({"hello", "-n", "8", "--json"}), {.out = "/dev/full"}), 1, {"stdout"}));
+  EXPECT_TRUE(fails(run_program(run_with({"hello", "-n", "8", "--json", "--trace", "/dev/full"})), 1, {"/dev/full"}));
+  EXPECT_TRUE(fails(run_program(run_with({"hello", "-n", "8", "--trace", "/dev/full"})), 1, {"/dev/full"}));
+}
+
+TEST(Run, AClosedStdoutIsAFailure) {
+  EXPECT_TRUE(fails(run_program(run_with({"hello", "-n", "8"}), {.no_out = true}), 1, {"output"}));
+}
+
+TEST(Run, AClosedPipeEndsIt) {
+  Program program(endless({}));
+  program.read_at_least(10);
+  program.close_out();
+  EXPECT_TRUE(fails(program.wait(), 1, {"pipe"}));
+}
+
+TEST(Run, AnInterruptKeepsTheTextSoFar) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Program program(endless({"--stages", "2"}));
+    program.read_at_least(10);
+    program.signal(signal);
+    const Ran ran = program.wait();
+    EXPECT_EQ(ran.status, 130) << ran.err;
+    EXPECT_GE(ran.out.size(), 10u);
+    EXPECT_TRUE(ran.out.ends_with("\n"));
+    EXPECT_NE(ran.err.find("sluice: interrupted"), std::string::npos) << ran.err;
+  }
+}
+
+TEST(Run, AnInterruptLeavesTheTraceSoFar) {
+  const std::string trace = temp_path("interrupted.json");
+  Program program(endless({"--trace", trace}));
+  program.read_at_least(10);
+  program.signal(SIGINT);
+  EXPECT_EQ(program.wait().status, 130);
+  EXPECT_TRUE(std::filesystem::exists(trace));
+}
+
+TEST(Run, WritesATrace) {
+  const std::string trace = temp_path("trace.json"), page = temp_path("trace.html");
+  EXPECT_EQ(run_program(run_with({"hello", "-n", "8", "--trace", trace})).status, 0);
+  EXPECT_EQ(run_program(run_with({"hello", "-n", "8", "--trace", page})).status, 0);
+  EXPECT_GT(std::filesystem::file_size(trace), 100u);
+  EXPECT_GT(std::filesystem::file_size(page), 1000u);
+}
+
+}  // namespace
+}  // namespace sluice::test
