@@ -37,10 +37,17 @@ void wait_while(const std::atomic<uint32_t>& value, uint32_t old) {
 
 ThreadTeam::ThreadTeam(int n_threads) : n_threads_(n_threads) {
   SLUICE_CHECK(n_threads >= 1, "a team has at least one thread");
-  for (int thread = 1; thread < n_threads; ++thread) threads_.emplace_back([this, thread] { serve(thread); });
+  try {
+    for (int thread = 1; thread < n_threads; ++thread) threads_.emplace_back([this, thread] { serve(thread); });
+  } catch (...) {  // the system gives no more: those that there are must not be waited for in vain
+    stop();
+    throw;
+  }
 }
 
-ThreadTeam::~ThreadTeam() {
+ThreadTeam::~ThreadTeam() { stop(); }
+
+void ThreadTeam::stop() {
   stopping_ = true;
   region_.fetch_add(1, std::memory_order_release);
   region_.notify_all();

@@ -14,6 +14,7 @@ namespace sluice {
 // cores.
 class ThreadTeam {
  public:
+  // Throws std::system_error when the system refuses a thread.
   explicit ThreadTeam(int n_threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -40,6 +41,7 @@ class ThreadTeam {
   void run_all(Call call, void* body);
   void wait_for_all();
   void serve(int thread);
+  void stop();
 
   const int n_threads_;
   Call call_ = nullptr;  // written before region_ changes
