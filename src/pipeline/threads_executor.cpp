@@ -2,7 +2,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "pipeline/executor.h"
@@ -14,7 +16,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 Clock::duration seconds(double s) {
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+  constexpr double kLongest = 1e8;  // three years; far more would overflow the clock
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(s, kLongest)));
 }
 
 // A queue whose messages arrive some time after they were sent; they come out in the order of arrival.
@@ -81,14 +84,16 @@ class ThreadsExecutor final : public Executor {
  public:
   ThreadsExecutor(std::vector<Worker> workers, std::optional<CostModel> pacing)
       : pacing_(std::move(pacing)), start_(Clock::now()), stages_(workers.size()) {
-    for (size_t s = 0; s < workers.size(); ++s)
-      stages_[s].thread = std::thread([this, s, worker = std::move(workers[s])]() mutable { serve(s, worker); });
+    try {
+      for (size_t s = 0; s < workers.size(); ++s)
+        stages_[s].thread = std::thread([this, s, worker = std::move(workers[s])]() mutable { serve(s, worker); });
+    } catch (...) {  // the system gives no more threads
+      stop();
+      throw;
+    }
   }
 
-  ~ThreadsExecutor() override {
-    for (auto& stage : stages_) stage.batches.close();
-    for (auto& stage : stages_) stage.thread.join();
-  }
+  ~ThreadsExecutor() override { stop(); }
 
   Event next() override {
     auto event = events_.pop();
@@ -123,6 +128,12 @@ class ThreadsExecutor final : public Executor {
     std::thread thread;
   };
 
+  void stop() {
+    for (auto& stage : stages_) stage.batches.close();
+    for (auto& stage : stages_)
+      if (stage.thread.joinable()) stage.thread.join();
+  }
+
   double since_start(Clock::time_point t) const { return std::chrono::duration<double>(t - start_).count(); }
   Clock::duration message_delay() const { return pacing_ ? seconds(pacing_->message_seconds()) : Clock::duration(0); }
 
@@ -136,6 +147,15 @@ class ThreadsExecutor final : public Executor {
   }
 
   void serve(size_t s, Worker& worker) {
+    try {
+      serve_batches(s, worker);
+    } catch (const std::exception& error) {
+      events_.push(WorkerFailed{Error{ErrorKind::kRuntime, "stage " + std::to_string(s) + " failed: " + error.what()}},
+                   Clock::now());
+    }
+  }
+
+  void serve_batches(size_t s, Worker& worker) {
     const bool last = s + 1 == stages_.size();
     auto previous_arrival = start_;  // a link is FIFO: a small message doesn't overtake a large one
     while (auto batch = stages_[s].batches.pop()) {
