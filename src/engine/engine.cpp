@@ -100,9 +100,7 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   request.method = std::move(method);
   request.source = std::move(source);
   if (request.source) request.source->observe(request.tokens);
-  request.speculation.last_position =
-      std::min(options_.context, static_cast<int32_t>(request.n_prompt()) + request.spec.max_tokens) -
-      2;  // a token drawn there is the last
+  request.speculation.last_position = static_cast<int32_t>(reserved) - 2;  // a token drawn there is the last
   request.stats.submitted = executor_->now();
   running_.push_back(&request);
   feed();
