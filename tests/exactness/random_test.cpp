@@ -1,0 +1,215 @@
+// A thousand random pipelines, clusters, mixes of requests, moments and interruptions on a simulated clock.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+
+#include "support/harness.h"
+#include "support/trace_check.h"
+
+namespace sluice {
+namespace {
+
+using namespace test;
+
+SamplingParams random_sampling(Dice& dice, int32_t n_vocab) {
+  SamplingParams s;
+  s.temperature = dice.pick({0.0f, 0.0f, 0.5f, 1.0f, 1.7f});
+  s.top_k = dice.pick({0, 0, 1, 5, 40});
+  s.top_p = dice.pick({1.0f, 1.0f, 0.9f, 0.3f});
+  s.min_p = dice.pick({0.0f, 0.0f, 0.05f, 0.5f});
+  s.repeat_penalty = dice.pick({1.0f, 1.0f, 1.1f, 1.5f, 0.8f});
+  s.seed = static_cast<uint64_t>(dice.below(1 << 20));
+  s.choice = static_cast<uint32_t>(dice.below(3));
+  for (int32_t n = dice.pick({0, 0, 1, 4}); n > 0; --n)
+    s.logit_bias.emplace_back(dice.below(n_vocab), static_cast<float>(20.0 * dice.uniform() - 10.0));
+  return s;
+}
+
+// Few different tokens, so that n-grams find something.
+std::vector<Token> random_text(Dice& dice, int32_t length, int32_t n_vocab) {
+  const int32_t first = dice.below(n_vocab - 4);
+  std::vector<Token> text;
+  for (int32_t i = 0; i < length; ++i) text.push_back(first + dice.below(4));
+  return text;
+}
+
+RequestSpec random_request(Dice& dice, int32_t n_vocab) {
+  RequestSpec spec;
+  spec.prompt = random_text(dice, dice.pick({1, 2, 7, 20, 45}), n_vocab);
+  spec.sampling = random_sampling(dice, n_vocab);
+  spec.max_tokens = dice.pick({1, 2, 12, 12, 25, 200});
+  spec.method = dice.chance(0.8) ? "specpipe" : "ar";
+  spec.method_options = {.width = dice.pick({1, 2, 4, 16, 64}), .children = dice.pick({1, 4, 16})};
+  spec.ignore_end = dice.chance(0.5);
+  return spec;
+}
+
+PipelineSpec random_setup(Dice& dice, int32_t n_layers, uint64_t seed) {
+  PipelineSpec setup;
+  for (int32_t layer = 1; layer < n_layers; ++layer)
+    if (dice.chance(0.5)) setup.cuts.push_back(layer);
+  if (setup.cuts.empty()) setup.stages = 1;
+  std::ostringstream profile;  // stages of 1 ms or by layer and row; links from none to slower than stages
+  profile << R"({"layer": {"points": [[1, 0.001], [8, )" << 0.001 + 0.004 * dice.uniform()
+          << R"(]]}, "head": {"points": [[1, )" << 0.002 * dice.uniform() << R"(]]}, "link": {"latency": )"
+          << dice.pick({0.0, 0.0001, 0.001, 0.02}) << R"(, "bandwidth": )" << dice.pick({0.0, 1e5, 1e7}) << "}}";
+  setup.profile = dice.chance(0.3) ? "uniform" : profile.str();
+  setup.jitter = {.amount = dice.pick({0.0, 0.1, 1.0, 10.0}), .seed = seed};
+  setup.context = dice.pick({64, 96});
+  setup.kv = dice.pick({KvType::kF16, KvType::kF32});
+  setup.n_cells = 3 * setup.context + dice.pick({0, 1, 10, 100, 1000});  // from no room for guesses to plenty
+  setup.scheduler = {.row_budget = dice.pick({4, 16, 64, 256}), .prompt_chunk = dice.pick({1, 3, 16, 128})};
+  setup.lazy = dice.chance(0.15);
+  setup.trace = true;
+  return setup;
+}
+
+// One random story of up to three requests at a time and what each must answer.
+class Story {
+ public:
+  explicit Story(uint64_t seed)
+      : dice_(seed), opened_(six_layers()), setup_(random_setup(dice_, opened_.model.hparams().n_layers, seed)) {
+    engine_ = make_engine(opened_, setup_);
+    note("seed " + std::to_string(seed) + ": " + describe(setup_));
+  }
+  ~Story() { log.clear(); }
+
+  void run() {
+    int32_t to_come = dice_.between(1, 4);
+    while (to_come > 0 || engine_->busy()) {
+      if (to_come > 0 && running() < 3 && (!engine_->busy() || dice_.chance(0.1))) {
+        begin();
+        --to_come;
+        continue;
+      }
+      const auto progress = engine_->step();
+      ASSERT_TRUE(progress) << log;
+      for (const Progress& p : *progress)
+        streamed_[p.request].insert(streamed_[p.request].end(), p.tokens.begin(), p.tokens.end());
+      if (dice_.chance(0.004)) interrupt();
+      if (dice_.chance(0.01)) switch_method();
+    }
+    for (const auto& [id, spec] : asked_) judge(id, spec);
+    const Trace trace = engine_->trace();
+    EXPECT_EQ(check_order(trace, false), "") << log;
+    EXPECT_EQ(check_fates(trace), "") << log;
+  }
+
+  int64_t hits = 0, flushes = 0;
+  static inline std::string log;  // of the story that is being told; outlives it if an invariant breaks
+
+ private:
+  void note(const std::string& line) { log += line + '\n'; }
+  void tell(RequestId id, const std::string& what) {
+    note("  at " + std::to_string(engine_->now()) + " request " + std::to_string(id.value) + ": " + what);
+  }
+
+  int32_t running() const {
+    return static_cast<int32_t>(std::count_if(asked_.begin(), asked_.end(), [&](const auto& asked) {
+      return engine_->request(asked.first).finish == Finish::kNone;
+    }));
+  }
+
+  // A request, or the next turn of a finished one; finished ones that nobody continues make room.
+  void begin() {
+    RequestSpec spec = random_request(dice_, opened_.model.hparams().n_vocab);
+    std::vector<RequestId> finished;
+    for (const auto& [id, asked] : asked_)
+      if (engine_->request(id).finish != Finish::kNone) finished.push_back(id);
+    const bool continues = !finished.empty() && dice_.chance(0.6);
+    for (size_t i = continues ? 1 : 0; i < finished.size(); ++i) {
+      judge(finished[i], asked_.at(finished[i]));
+      engine_->release(finished[i]);
+      asked_.erase(finished[i]);
+    }
+    if (continues) {
+      const Request& previous = engine_->request(finished[0]);
+      const auto overlap = dice_.between(0, static_cast<int32_t>(previous.tokens.size()));
+      spec.prompt.insert(spec.prompt.begin(), previous.tokens.begin(), previous.tokens.begin() + overlap);
+      const size_t most = static_cast<size_t>(setup_.context) - 1;
+      if (spec.prompt.size() > most) spec.prompt.resize(most);
+      spec.continues = finished[0];
+      judge(finished[0], asked_.at(finished[0]));
+      asked_.erase(finished[0]);
+    }
+    const RequestId id = submit(*engine_, spec);
+    tell(id, describe(spec));
+    asked_.emplace(id, std::move(spec));
+  }
+
+  void interrupt() {
+    for (const auto& [id, spec] : asked_) {
+      if (engine_->request(id).finish != Finish::kNone) continue;
+      tell(id, "cancelled");
+      engine_->cancel(id);
+      return;
+    }
+  }
+
+  void switch_method() {
+    for (const auto& [id, spec] : asked_) {
+      if (engine_->request(id).finish != Finish::kNone) continue;
+      const std::string method = dice_.pick({"ar", "specpipe"});
+      tell(id, "goes on with " + method);
+      ASSERT_TRUE(engine_->set_method(id, method, {})) << log;
+      return;
+    }
+  }
+
+  void judge(RequestId id, const RequestSpec& spec) {
+    const Request& request = engine_->request(id);
+    std::vector<Token> expected = plain_decoding(opened_, spec, setup_.kv, setup_.context);
+    const std::vector<Token> got = answer(*engine_, id);
+    if (request.finish == Finish::kCancelled) {
+      ASSERT_LE(got.size(), expected.size()) << "request " << id.value << '\n' << log;
+      expected.resize(got.size());
+    }
+    ASSERT_EQ(got, expected) << "request " << id.value << '\n' << log;
+    ASSERT_EQ(streamed_[id], got) << "request " << id.value << '\n' << log;
+    hits += request.stats.accepted;
+    flushes += request.stats.flushes;
+  }
+
+  Dice dice_;
+  const Opened& opened_;
+  PipelineSpec setup_;
+  std::unique_ptr<Engine> engine_;
+  std::map<RequestId, RequestSpec> asked_;
+  std::map<RequestId, std::vector<Token>> streamed_;
+};
+
+// Ten tests of a hundred stories, so that they run side by side.
+class RandomStories : public ::testing::TestWithParam<uint64_t> {};
+
+// A broken invariant ends the program: not before it has said in which story.
+class TellsItsStory : public ::testing::Environment {
+  void SetUp() override {
+    std::signal(SIGABRT, [](int) {
+      std::fputs(Story::log.c_str(), stderr);
+      std::_Exit(1);
+    });
+  }
+};
+[[maybe_unused]] const auto* const tells = ::testing::AddGlobalTestEnvironment(new TellsItsStory);
+
+TEST_P(RandomStories, GiveEveryRequestTheTokensOfPlainDecoding) {
+  int64_t hits = 0, flushes = 0;
+  for (uint64_t seed = 100 * GetParam(); seed < 100 * (GetParam() + 1); ++seed) {
+    Story story(seed);
+    ASSERT_NO_FATAL_FAILURE(story.run());
+    hits += story.hits;
+    flushes += story.flushes;
+  }
+  EXPECT_GT(hits, 100);
+  EXPECT_GT(flushes, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(Hundreds, RandomStories, ::testing::Range<uint64_t>(0, 10));
+
+}  // namespace
+}  // namespace sluice

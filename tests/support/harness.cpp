@@ -1,0 +1,160 @@
+#include "support/harness.h"
+
+#include <map>
+#include <sstream>
+#include <stdexcept>
+
+#include "pipeline/executor.h"
+#include "verify/sampler.h"
+
+namespace sluice::test {
+
+namespace {
+
+template <class T>
+T value_of(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(*result);
+}
+
+std::vector<LayerRange> cuts_of(const Opened& opened, const PipelineSpec& setup) {
+  const int32_t n_layers = opened.model.hparams().n_layers;
+  if (!setup.cuts.empty()) return value_of(explicit_cuts(setup.cuts, n_layers));
+  return balanced_cuts(std::vector<double>(static_cast<size_t>(n_layers), 1.0), 0.0, 0.0, setup.stages);
+}
+
+CostModel cost_of(const Opened& opened, const PipelineSpec& setup) {
+  Profile profile = value_of(setup.profile.starts_with("{") ? Profile::parse(setup.profile, "of the test")
+                                                            : Profile::load(setup.profile));
+  return CostModel(std::move(profile), cuts_of(opened, setup), opened.model.hparams().d_model);
+}
+
+int32_t cells_of(const PipelineSpec& setup) { return setup.n_cells > 0 ? setup.n_cells : 4 * setup.context + 64 * 32; }
+
+const Opened& of_layers(const std::string& name, int32_t n_layers) {
+  return open_tiny(name, {.n_layers = n_layers,
+                          .d_model = 32,
+                          .n_heads = 2,
+                          .n_kv_heads = 1,
+                          .d_ff = 64,
+                          .extra_tokens = 0,
+                          .type = GGML_TYPE_Q8_0,
+                          .weight_scale = 0.7f,
+                          .output_scale = 8.0f,
+                          .seed = 5});
+}
+
+}  // namespace
+
+Opened open(const std::string& path) {
+  ModelFile model = value_of(ModelFile::open(path));
+  Tokenizer tokenizer = value_of(Tokenizer::load(model));
+  return {std::move(model), std::move(tokenizer)};
+}
+
+const Opened& open_tiny(const std::string& name, const TinyModelSpec& spec) {
+  static std::map<std::string, Opened> models;
+  const auto at = models.find(name);
+  if (at != models.end()) return at->second;
+  return models.emplace(name, open(write_tiny_model(spec, temp_path(name + ".gguf")))).first->second;
+}
+
+const Opened& thirty_layers() { return of_layers("thirty_layers", 30); }
+const Opened& six_layers() { return of_layers("six_layers", 6); }
+
+std::string describe(const PipelineSpec& setup) {
+  std::ostringstream text;
+  text << "stages " << setup.stages << ", cuts [";
+  for (const int32_t cut : setup.cuts) text << cut << ' ';
+  text << "], " << (setup.threads ? "threads" : "virtual") << (setup.lazy ? ", lazy" : "")
+       << (setup.paced ? ", paced" : "") << ", profile " << setup.profile << ", jitter " << setup.jitter.amount
+       << " of seed " << setup.jitter.seed << ", kv " << (setup.kv == KvType::kF16 ? "f16" : "f32") << ", context "
+       << setup.context << ", cells " << cells_of(setup) << ", row budget " << setup.scheduler.row_budget
+       << ", prompt chunk " << setup.scheduler.prompt_chunk;
+  return text.str();
+}
+
+std::string describe(const RequestSpec& spec) {
+  std::ostringstream text;
+  const SamplingParams& s = spec.sampling;
+  text << spec.method << " of width " << spec.method_options.width << " with " << spec.method_options.children
+       << " children, max tokens " << spec.max_tokens << ", temperature " << s.temperature << ", top-k " << s.top_k
+       << ", top-p " << s.top_p << ", min-p " << s.min_p << ", penalty " << s.repeat_penalty << ", seed " << s.seed
+       << ", choice " << s.choice << ", biases " << s.logit_bias.size() << (spec.ignore_end ? ", past the end" : "")
+       << (spec.continues ? ", continues " + std::to_string(spec.continues->value) : "") << ", prompt [";
+  for (const Token token : spec.prompt) text << token << ' ';
+  text << "]";
+  return text.str();
+}
+
+std::unique_ptr<Executor> make_executor(const Opened& opened, const PipelineSpec& setup) {
+  auto workers = value_of(make_workers(opened.model, {.cuts = cuts_of(opened, setup),
+                                                      .kv = setup.kv,
+                                                      .n_cells = cells_of(setup),
+                                                      .max_rows = setup.scheduler.row_budget,
+                                                      .threads = 1,
+                                                      .lazy = setup.lazy}));
+  if (!setup.threads) return make_virtual_executor(std::move(workers), cost_of(opened, setup), setup.jitter);
+  std::optional<CostModel> pace;
+  if (setup.paced) pace = cost_of(opened, setup);
+  return make_threads_executor(std::move(workers), std::move(pace));
+}
+
+std::unique_ptr<Engine> make_engine(const Opened& opened, const PipelineSpec& setup) {
+  EngineOptions options{.context = setup.context,
+                        .n_cells = cells_of(setup),
+                        .scheduler = setup.scheduler,
+                        .cuts = cuts_of(opened, setup),
+                        .cost = {},
+                        .trace = setup.trace};
+  if (!setup.threads || setup.paced) options.cost = cost_of(opened, setup);
+  return std::make_unique<Engine>(opened.tokenizer, make_executor(opened, setup), std::move(options));
+}
+
+RequestId submit(Engine& engine, const RequestSpec& spec) { return value_of(engine.submit(spec)); }
+
+void finish(Engine& engine) {
+  while (engine.busy()) value_of(engine.step());
+}
+
+std::vector<Token> answer(const Engine& engine, RequestId id) {
+  const Request& request = engine.request(id);
+  return {request.tokens.begin() + static_cast<ptrdiff_t>(request.n_prompt()), request.tokens.end()};
+}
+
+std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec, KvType kv, int32_t context) {
+  StageRunner runner = value_of(StageRunner::create(opened.model, {.range = {0, opened.model.hparams().n_layers},
+                                                                   .with_embedding = true,
+                                                                   .with_head = true,
+                                                                   .kv = kv,
+                                                                   .n_cells = context,
+                                                                   .max_rows = 1,
+                                                                   .threads = 1,
+                                                                   .taps = {}}));
+  std::vector<float> hidden(static_cast<size_t>(opened.model.hparams().d_model));
+  std::vector<float> logits(static_cast<size_t>(opened.model.hparams().n_vocab));
+  std::vector<PathUpdate> updates = {Open{SequenceId(0), spec.sampling}};
+  Sampler sampler;
+  std::vector<Token> tokens = spec.prompt, out;
+  for (int32_t position = 0;; ++position) {
+    const Row row{.sequence = SequenceId(0),
+                  .token = tokens[static_cast<size_t>(position)],
+                  .position = position,
+                  .cell = Cell(position),
+                  .parent = Cell(position - 1),
+                  .kind = Row::Kind::kPrompt};
+    runner.enter(updates, {&row, 1});
+    updates.clear();
+    runner.run({&row, 1}, hidden);
+    if (static_cast<size_t>(position) + 1 < tokens.size()) continue;
+    runner.logits(hidden, logits);
+    const Token next = sampler.draw(spec.sampling, logits, tokens, position + 1).token;
+    tokens.push_back(next);
+    out.push_back(next);
+    if ((!spec.ignore_end && opened.tokenizer.ends_generation(next)) ||
+        out.size() == static_cast<size_t>(spec.max_tokens) || tokens.size() == static_cast<size_t>(context))
+      return out;
+  }
+}
+
+}  // namespace sluice::test

@@ -1,0 +1,74 @@
+// Engines on small models for tests that look at whole answers, and plain decoding to compare them with.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "engine/engine.h"
+#include "support/tiny_model.h"
+
+namespace sluice::test {
+
+// Reproducible choices: the n-th one is a function of the seed and n.
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : seed_(seed) {}
+  double uniform() { return sluice::uniform({.seed = seed_, .position = next_++, .purpose = Purpose::kTest}, 0); }
+  int32_t below(int32_t n) { return static_cast<int32_t>(uniform() * n); }
+  int32_t between(int32_t low, int32_t high) { return low + below(high - low + 1); }
+  bool chance(double p) { return uniform() < p; }
+  template <class T>
+  T pick(std::initializer_list<T> choices) {
+    return choices.begin()[below(static_cast<int32_t>(choices.size()))];
+  }
+
+ private:
+  uint64_t seed_;
+  uint32_t next_ = 0;
+};
+
+struct Opened {
+  ModelFile model;
+  Tokenizer tokenizer;
+};
+Opened open(const std::string& path);
+// The tiny model of a spec, written and opened once a program under this name.
+const Opened& open_tiny(const std::string& name, const TinyModelSpec& spec);
+// 30 narrow layers, so that it can be cut as finely as the default model; answers that n-grams guess now and then.
+const Opened& thirty_layers();
+// 6 layers, the same otherwise.
+const Opened& six_layers();
+
+// How a pipeline is put together.
+struct PipelineSpec {
+  int32_t stages = 1;
+  std::vector<int32_t> cuts;  // if not empty, instead of `stages`: first layers of the second, third, … stage
+  bool threads = false;       // else virtual
+  bool lazy = false;
+  bool paced = false;               // threads at the pace of `profile`
+  std::string profile = "uniform";  // a shipped one, or JSON
+  Jitter jitter;
+  KvType kv = KvType::kF16;
+  int32_t context = 256, n_cells = 0;  // 0 cells: room for four requests and wide trees
+  Scheduler::Options scheduler;
+  bool trace = false;
+};
+std::string describe(const PipelineSpec& setup);
+std::string describe(const RequestSpec& spec);
+
+std::unique_ptr<Executor> make_executor(const Opened& opened, const PipelineSpec& setup);
+std::unique_ptr<Engine> make_engine(const Opened& opened, const PipelineSpec& setup);
+
+// Submits and steps; errors end the test program.
+RequestId submit(Engine& engine, const RequestSpec& spec);
+void finish(Engine& engine);  // until nothing is running
+std::vector<Token> answer(const Engine& engine, RequestId id);
+
+// What the answer must be: one row at a time through a single stage, each token drawn from its logits. No tree, no
+// verifier, no worker takes part. Ends as a request with these limits does.
+std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec, KvType kv = KvType::kF16,
+                                  int32_t context = 256);
+
+}  // namespace sluice::test
