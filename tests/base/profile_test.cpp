@@ -1,0 +1,97 @@
+#include "base/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace sluice {
+namespace {
+
+std::string error_of(const std::string& json) {
+  const auto profile = Profile::parse(json, "test.json");
+  return profile ? "" : profile.error().message;
+}
+
+TEST(CostCurve, IsLinearBetweenAndBeyondItsPoints) {
+  const CostCurve curve{.points = {{2, 1.0}, {4, 2.0}, {8, 6.0}}};
+  EXPECT_DOUBLE_EQ(curve.at(1), 1.0);
+  EXPECT_DOUBLE_EQ(curve.at(2), 1.0);
+  EXPECT_DOUBLE_EQ(curve.at(3), 1.5);
+  EXPECT_DOUBLE_EQ(curve.at(6), 4.0);
+  EXPECT_DOUBLE_EQ(curve.at(10), 8.0);
+  EXPECT_DOUBLE_EQ(curve.at(0), 0.0);
+}
+
+TEST(CostCurve, StepsToTheNextPointAndThenByAFixedAmount) {
+  const CostCurve curve{
+      .points = {{16, 1.0}, {64, 2.0}}, .between = CostCurve::Between::kStep, .step_rows = 64, .step_add = 0.5};
+  EXPECT_DOUBLE_EQ(curve.at(1), 1.0);
+  EXPECT_DOUBLE_EQ(curve.at(16), 1.0);
+  EXPECT_DOUBLE_EQ(curve.at(17), 2.0);
+  EXPECT_DOUBLE_EQ(curve.at(64), 2.0);
+  EXPECT_DOUBLE_EQ(curve.at(65), 2.5);
+  EXPECT_DOUBLE_EQ(curve.at(128), 2.5);
+  EXPECT_DOUBLE_EQ(curve.at(129), 3.0);
+}
+
+TEST(CostCurve, OfOnePointIsProportionalOfNoneFree) {
+  EXPECT_DOUBLE_EQ((CostCurve{.points = {{2, 1.0}}}.at(6)), 3.0);
+  EXPECT_DOUBLE_EQ(CostCurve{}.at(6), 0.0);
+}
+
+TEST(CostCurve, NeverFallsBelowNothing) { EXPECT_GE((CostCurve{.points = {{1, 2.0}, {2, 1.0}}}.at(100)), 0.0); }
+
+TEST(Profile, TheShippedOnesAreReadAndKeptByJson) {
+  ASSERT_FALSE(Profile::shipped().empty());
+  for (const auto& name : Profile::shipped()) {
+    const auto profile = Profile::load(name);
+    ASSERT_TRUE(profile) << profile.error().message;
+    EXPECT_EQ(profile->name, name);
+    EXPECT_GT(profile->stage.at(1), 0.0);
+    const auto again = Profile::parse(profile->to_json().dump(), "again");
+    ASSERT_TRUE(again) << again.error().message;
+    for (const double rows : {1, 2, 64, 65, 200}) {
+      EXPECT_DOUBLE_EQ(again->stage.at(rows), profile->stage.at(rows));
+      EXPECT_DOUBLE_EQ(again->draft.at(rows), profile->draft.at(rows));
+    }
+    EXPECT_DOUBLE_EQ(again->link.seconds(1e6), profile->link.seconds(1e6));
+  }
+}
+
+TEST(Profile, ErrorsNameTheFileAndTheField) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"[]", "not a JSON object"},
+      {"{\"stage\": ", "not a JSON object"},
+      {"{}", "\"stage\" or \"layer\""},
+      {R"({"stage": {"points": [[1, 1]]}, "layer": {"points": [[1, 1]]}})", "\"stage\" or \"layer\""},
+      {R"({"stage": 3})", "stage must be an object"},
+      {R"({"stage": {"points": []}})", "stage must be an object"},
+      {R"({"stage": {"points": [[1]]}})", "stage.points"},
+      {R"({"stage": {"points": [[1, "x"]]}})", "stage.points: seconds"},
+      {R"({"stage": {"points": [[1, -1]]}})", "stage.points: seconds"},
+      {R"({"stage": {"points": [[0, 1]]}})", "stage.points: rows"},
+      {R"({"stage": {"points": [[2, 1], [2, 1]]}})", "rising rows"},
+      {R"({"stage": {"points": [[1, 1]], "between": "cubic"}})", "stage.between"},
+      {R"({"stage": {"points": [[1, 1]], "every": 4}})", "go together"},
+      {R"({"stage": {"points": [[1, 1]], "every": 0, "add": 1}})", "stage.every"},
+      {R"({"layer": {"points": [[1, 1]]}, "head": {"points": [[1, null]]}})", "head.points"},
+      {R"({"stage": {"points": [[1, 1]]}, "prune_seconds": -1})", "prune_seconds"},
+      {R"({"stage": {"points": [[1, 1]]}, "link": 4})", "link must be"},
+      {R"({"stage": {"points": [[1, 1]]}, "link": {"latency": "x"}})", "link.latency"},
+      {R"({"stage": {"points": [[1, 1]]}, "name": 7})", "name must be"}};
+  for (const auto& [json, why] : wrong) {
+    const std::string error = error_of(json);
+    EXPECT_NE(error.find(why), std::string::npos) << json << " gave: " << error;
+    EXPECT_NE(error.find("test.json"), std::string::npos) << json;
+  }
+}
+
+TEST(Profile, AnUnknownNameIsAnErrorThatListsTheShippedOnes) {
+  const auto missing = Profile::load("no such profile");
+  ASSERT_FALSE(missing);
+  EXPECT_NE(missing.error().message.find("--profile no such profile"), std::string::npos);
+  for (const auto& name : Profile::shipped()) EXPECT_NE(missing.error().message.find(name), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,156 @@
+// The simulated clock, with one-row batches of a prompt going through.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "pipeline/executor.h"
+#include "support/harness.h"
+
+namespace sluice {
+namespace {
+
+using namespace test;
+
+Batch prompt_batch(int32_t i, int32_t rows = 1) {
+  Batch batch{.id = BatchId(i), .updates = {}, .rows = {}, .hidden = {}};
+  if (i == 0) batch.updates.push_back(Open{SequenceId(0), {}});
+  for (int32_t r = 0; r < rows; ++r) {
+    const int32_t at = i * rows + r;
+    batch.rows.push_back({.sequence = SequenceId(0),
+                          .token = 70,
+                          .position = at,
+                          .cell = sluice::Cell(at),
+                          .parent = sluice::Cell(at - 1),
+                          .kind = Row::Kind::kPrompt,
+                          .index = static_cast<uint16_t>(r)});
+  }
+  return batch;
+}
+
+struct Seen {
+  double time;
+  int32_t stage;  // -1: an outcome
+  int32_t batch;
+  double begin, end;
+  auto operator<=>(const Seen&) const = default;
+};
+
+// Everything that happens until `outcomes` of them have come.
+std::vector<Seen> watch(Executor& executor, int outcomes) {
+  std::vector<Seen> seen;
+  while (outcomes > 0) {
+    const Event event = executor.next();
+    if (const auto* report = std::get_if<StageReport>(&event))
+      seen.push_back({executor.now(), report->stage.value, report->batch.value, report->begin, report->end});
+    if (const auto* outcome = std::get_if<Outcome>(&event)) {
+      seen.push_back({executor.now(), -1, outcome->batch.value, 0, 0});
+      --outcomes;
+    }
+  }
+  return seen;
+}
+
+const char* const kSlowLinks =
+    R"({"stage": {"points": [[1, 0.001], [2, 0.001]]}, "link": {"latency": 0.01, "bandwidth": 1e6}})";
+
+TEST(VirtualExecutor, AdvancesItsClockByWhatTheStagesTake) {
+  const auto executor = make_executor(six_layers(), {.stages = 3});
+  EXPECT_EQ(executor->now(), 0.0);
+  for (int32_t i = 0; i < 3; ++i) executor->submit(prompt_batch(i));
+  const auto seen = watch(*executor, 3);
+  for (const Seen& s : seen) {
+    if (s.stage >= 0) {  // batch b is at stage s in step b + s
+      EXPECT_NEAR(s.begin, 0.001 * (s.batch + s.stage), 1e-12);
+      EXPECT_NEAR(s.end, 0.001 * (s.batch + s.stage + 1), 1e-12);
+      EXPECT_EQ(s.time, s.end);
+    } else {
+      EXPECT_NEAR(s.time, 0.001 * (s.batch + 3), 1e-12);
+    }
+  }
+  EXPECT_TRUE(executor->simulated());
+}
+
+TEST(VirtualExecutor, LinksTakeTheirLatencyAndTheTimeOfTheirBytes) {
+  const auto executor = make_executor(six_layers(), {.stages = 2, .profile = kSlowLinks});
+  executor->submit(prompt_batch(0));
+  const auto seen = watch(*executor, 1);
+  ASSERT_EQ(seen.size(), 3u);
+  const double transfer = 0.01 + (64 + 4.0 * (32 + 8)) / 1e6, message = 0.01 + 64 / 1e6;
+  EXPECT_NEAR(seen[1].begin, 0.001 + transfer, 1e-12);
+  EXPECT_NEAR(seen[2].time, 0.001 + transfer + 0.001 + message, 1e-12);
+}
+
+// Work that ends, then the coordinator, then work that starts: so a cancel at the instant of a verdict spares the
+// batches that would start then.
+TEST(VirtualExecutor, AVerdictComesBeforeWhatStartsAtTheSameInstant) {
+  const auto executor = make_executor(six_layers(), {.stages = 2});
+  for (int32_t i = 0; i < 3; ++i) executor->submit(prompt_batch(i));
+  // Batch 0 leaves stage 1 at 2 ms, when batch 1 leaves stage 0, would enter stage 1, and batch 2 stage 0.
+  std::vector<StageReport> reports;
+  bool cancelled = false;
+  while (reports.size() < 6) {
+    const Event event = executor->next();
+    if (const auto* report = std::get_if<StageReport>(&event)) reports.push_back(*report);
+    if (std::get_if<Outcome>(&event) == nullptr || cancelled) continue;
+    cancelled = true;
+    EXPECT_NEAR(executor->now(), 0.002, 1e-12);
+    while (const auto more = executor->poll()) {
+      EXPECT_NEAR(executor->now(), 0.002, 1e-12);
+      if (const auto* report = std::get_if<StageReport>(&*more)) reports.push_back(*report);
+    }
+    executor->cancel({{{BatchId(2), 0}}});
+  }
+  for (const StageReport& report : reports) EXPECT_EQ(report.rows_computed, report.batch == BatchId(2) ? 0 : 1);
+}
+
+TEST(VirtualExecutor, KeepsEveryLinkInOrderWhateverTheJitter) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const auto executor = make_executor(
+        six_layers(), {.stages = 3,
+                       .profile = R"({"stage": {"points": [[1, 0.0001], [2, 0.0001]]}, "link": {"latency": 0.01}})",
+                       .jitter = {.amount = 5.0, .seed = seed}});
+    for (int32_t i = 0; i < 10; ++i) executor->submit(prompt_batch(i));
+    std::map<int32_t, int32_t> next;
+    double time = 0;
+    for (const Seen& s : watch(*executor, 10)) {
+      EXPECT_EQ(s.batch, next[s.stage]++) << "stage " << s.stage << ", seed " << seed;
+      EXPECT_GE(s.time, time);
+      time = s.time;
+    }
+  }
+}
+
+TEST(VirtualExecutor, IsDeterministicAndJitterIsAFunctionOfItsSeed) {
+  const auto run = [](uint64_t seed) {
+    const auto executor =
+        make_executor(six_layers(), {.stages = 3, .profile = kSlowLinks, .jitter = {.amount = 1.0, .seed = seed}});
+    for (int32_t i = 0; i < 5; ++i) executor->submit(prompt_batch(i));
+    return watch(*executor, 5);
+  };
+  EXPECT_TRUE(run(1) == run(1));
+  EXPECT_FALSE(run(1) == run(2));
+}
+
+TEST(VirtualExecutor, JitterKeepsWithinItsBounds) {
+  const auto executor = make_executor(six_layers(), {.stages = 1, .jitter = {.amount = 0.5, .seed = 3}});
+  for (int32_t i = 0; i < 100; ++i) executor->submit(prompt_batch(i));
+  double least = 1, most = 0;
+  for (const Seen& s : watch(*executor, 100)) {
+    if (s.stage < 0) continue;
+    least = std::min(least, s.end - s.begin);
+    most = std::max(most, s.end - s.begin);
+  }
+  EXPECT_GE(least, 0.001 / 1.5 - 1e-12);
+  EXPECT_LE(most, 0.001 * 1.5 + 1e-12);
+  EXPECT_LT(least, 0.0008);
+  EXPECT_GT(most, 0.0013);
+}
+
+TEST(VirtualExecutorDeath, WaitingForNothingIsABrokenInvariant) {
+  const auto executor = make_executor(six_layers(), {.stages = 2});
+  EXPECT_FALSE(executor->poll().has_value());
+  EXPECT_DEATH(executor->next(), "nothing under way");
+}
+
+}  // namespace
+}  // namespace sluice
