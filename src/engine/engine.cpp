@@ -190,7 +190,9 @@ void Engine::accept(Request& request, const Accepted& accepted, Progress& progre
   request.tokens.push_back(accepted.next);
   progress.tokens.push_back(accepted.next);
   if (request.source) request.source->observe({&accepted.next, 1});
-  const bool flush = !advance.hit && request.method->speculates();
+  // Of the token beyond the last position there was no guess: with it the answer ends.
+  const bool guessed = speculation.tree.root().position <= speculation.last_position;
+  const bool flush = !advance.hit && guessed && request.method->speculates();
   request.stats.accepted += advance.hit;
   request.stats.flushes += flush;
   Cancel cancel;

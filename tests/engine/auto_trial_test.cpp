@@ -1,0 +1,48 @@
+#include "engine/auto_trial.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+// A run whose speculative method gives `speculative` tokens a second and plain decoding `plain`, a token at a time.
+// How many of the tokens after the first two turns came from plain decoding.
+double share_of_plain(double speculative, double plain, int tokens) {
+  AutoTrial trial("specpipe");
+  bool on_plain = false;
+  double now = 0;
+  int64_t from_plain = 0, counted = 0;
+  for (int64_t n = 1; n <= tokens; ++n) {
+    now += 1.0 / (on_plain ? plain : speculative);
+    if (n > 3 * AutoTrial::kWindow) {
+      from_plain += on_plain;
+      ++counted;
+    }
+    if (const auto next = trial.observe(n, now)) on_plain = *next == "ar";
+  }
+  EXPECT_NEAR(trial.speculative_rate(), speculative, 1e-6 * speculative);
+  EXPECT_NEAR(trial.plain_rate(), plain, 1e-6 * plain);
+  EXPECT_EQ(trial.prefers_plain(), plain >= speculative);
+  return static_cast<double>(from_plain) / static_cast<double>(counted);
+}
+
+TEST(AutoTrial, SettlesOnTheFasterMethodAndTriesTheOtherNowAndThen) {
+  const double part = static_cast<double>(AutoTrial::kWindow) / (AutoTrial::kWindow + AutoTrial::kPeriod);
+  EXPECT_NEAR(share_of_plain(30, 10, 5000), part, 0.03);
+  EXPECT_NEAR(share_of_plain(10, 30, 5000), 1 - part, 0.03);
+}
+
+TEST(AutoTrial, BeginsWithTheSpeculativeMethodAndThenTriesPlainDecoding) {
+  AutoTrial trial("specpipe");
+  for (int64_t n = 1; n < AutoTrial::kWindow; ++n) EXPECT_EQ(trial.observe(n, static_cast<double>(n)), std::nullopt);
+  EXPECT_EQ(trial.observe(AutoTrial::kWindow, 100.0), "ar");
+}
+
+TEST(AutoTrial, HearingOfNoNewTokenChangesNothing) {
+  AutoTrial trial("specpipe");
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(trial.observe(5, i), std::nullopt);
+  EXPECT_EQ(trial.plain_rate(), 0.0);
+}
+
+}  // namespace
+}  // namespace sluice
