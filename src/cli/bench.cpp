@@ -293,7 +293,8 @@ void add_bench(CLI::App& app, Action& action) {
   CLI::App& command =
       *app.add_subcommand("bench", "Compares methods on prompt files, and checks that they give the same tokens");
   command.footer(
-      "Prompt files: DIR/TASK.jsonl, one object a line with \"id\" and \"turns\" (user messages).\n"
+      "Prompt files: DIR/TASK.jsonl, one object a line, with the user's messages of a conversation:\n"
+      "  {\"id\": \"1\", \"turns\": [\"What is a prime number?\", \"Name three.\"]}\n"
       "Examples:\n"
       "  sluice bench --data prompts --tasks humaneval --methods ar,specpipe --stages 10 --executor virtual --profile "
       "paper-8x\n"

@@ -5,6 +5,7 @@
 
 #include "cli/answer.h"
 #include "cli/commands.h"
+#include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/session.h"
@@ -17,61 +18,73 @@ struct ChatOptions : CommonOptions {
   std::string system;
 };
 
-// Reads a line from the terminal; nothing at its end. An interrupt while waiting ends the chat.
-std::optional<std::string> read_line(bool terminal) {
-  if (terminal) std::fputs("\n> ", stderr);
-  std::string line;
-  if (!std::getline(std::cin, line)) return std::nullopt;
-  return line;
-}
+class Chat {
+ public:
+  Chat(const ChatOptions& options, const Session& session, Engine& engine)
+      : options_(options), session_(session), engine_(engine) {
+    if (!options.system.empty()) opening_.push_back({"system", options.system});
+    messages_ = opening_;
+  }
+
+  Status run() {
+    if (terminal_)
+      std::fprintf(stderr, "%s. /reset starts anew, /exit or Ctrl-D ends, Ctrl-C stops an answer.\n",
+                   session_.model().hparams().name.c_str());
+    for (;;) {
+      if (terminal_) std::fputs("\n> ", stderr);
+      SLUICE_TRY(const auto line, read_line(std::cin));
+      if (!line || interrupted() || *line == "/exit") break;
+      if (*line == "/reset") {
+        messages_ = opening_;
+      } else if (!line->empty()) {
+        SLUICE_TRY_STATUS(take_turn(*line));
+      }
+    }
+    if (terminal_) std::fputs("\n", stderr);
+    return interrupted() ? interrupted_error() : Status();
+  }
+
+ private:
+  // A line that cannot be answered is no reason to lose the conversation.
+  Status take_turn(const std::string& line) {
+    messages_.push_back({"user", line});
+    auto done = reply();
+    if (!done) {
+      if (done.error().kind != ErrorKind::kInput) return tl::unexpected<Error>(done.error());
+      std::fprintf(stderr, "sluice: %s; /reset starts anew\n", done.error().message.c_str());
+      messages_.pop_back();
+      return {};
+    }
+    SLUICE_TRY_STATUS(print("\n"));
+    if (terminal_) std::fprintf(stderr, "[%s]\n", summary(session_, engine_, options_, *done).c_str());
+    messages_.push_back({"assistant", done->text});
+    previous_ = done->request;
+    if (!done->interrupted) return {};
+    if (!terminal_) return interrupted_error();
+    clear_interrupt();
+    return {};
+  }
+
+  Result<Answer> reply() {
+    SLUICE_TRY(auto tokens, session_.encode(messages_));
+    RequestSpec spec = session_.spec(std::move(tokens));
+    spec.continues = previous_;  // the turns before are not computed again
+    return answer(session_, engine_, std::move(spec), options_.method == "auto",
+                  [](const std::string& text) { return print(text).has_value(); });
+  }
+
+  const ChatOptions& options_;
+  const Session& session_;
+  Engine& engine_;
+  const bool terminal_ = isatty(STDIN_FILENO) != 0;
+  std::vector<ChatMessage> opening_, messages_;
+  std::optional<RequestId> previous_;
+};
 
 Status chat(const ChatOptions& options) {
   SLUICE_TRY(const Session session, Session::open(options));
   SLUICE_TRY(const auto engine, session.make_engine());
-  const bool terminal = isatty(STDIN_FILENO) != 0;
-  if (terminal)
-    std::fprintf(stderr, "%s. /reset starts anew, /exit or Ctrl-D ends, Ctrl-C stops an answer.\n",
-                 session.model().hparams().name.c_str());
-  std::vector<ChatMessage> opening;
-  if (!options.system.empty()) opening.push_back({"system", options.system});
-  std::vector<ChatMessage> messages = opening;
-  std::optional<RequestId> previous;
-  while (const auto line = read_line(terminal)) {
-    if (*line == "/exit") break;
-    if (*line == "/reset") {
-      messages = opening;
-      continue;
-    }
-    if (line->empty()) continue;
-    messages.push_back({"user", *line});
-    auto tokens = session.encode(messages);
-    if (!tokens) {  // bad input in one line is no reason to lose the conversation
-      std::fprintf(stderr, "sluice: %s\n", tokens.error().message.c_str());
-      messages.pop_back();
-      continue;
-    }
-    RequestSpec spec = session.spec(std::move(*tokens));
-    spec.continues = previous;  // the turns before are not computed again
-    auto done = answer(session, *engine, std::move(spec), options.method == "auto",
-                       [](const std::string& text) { return print(text).has_value(); });
-    if (!done) {
-      if (done.error().kind != ErrorKind::kInput) return tl::unexpected<Error>(done.error());
-      std::fprintf(stderr, "sluice: %s; /reset starts anew\n", done.error().message.c_str());
-      messages.pop_back();
-      continue;
-    }
-    SLUICE_TRY_STATUS(print("\n"));
-    if (terminal) std::fprintf(stderr, "[%s]\n", summary(session, *engine, options, *done).c_str());
-    messages.push_back({"assistant", done->text});
-    previous = done->request;
-    if (done->interrupted) {
-      if (!terminal) return interrupted_error();
-      clear_interrupt();
-    }
-  }
-  if (terminal) std::fputs("\n", stderr);
-  if (interrupted()) return interrupted_error();
-  return {};
+  return Chat(options, session, *engine).run();
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-#include <unistd.h>
+#include <spdlog/fmt/fmt.h>
 
-#include <cstdio>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -31,7 +31,7 @@ Status measure(const PlanOptions& options) {
   SLUICE_TRY_STATUS(check_writable("--out", path.string()));
   SLUICE_TRY(const Session session, Session::open(options));
   const int32_t threads =
-      options.threads > 0 ? options.threads : static_cast<int32_t>(std::thread::hardware_concurrency());
+      options.threads > 0 ? options.threads : std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
   ProgressBar bar("measuring");
   auto profile = measure_profile(session.model(), options.kv_type(), threads, [&](double share) {
     bar.show(share);
@@ -43,10 +43,11 @@ Status measure(const PlanOptions& options) {
   std::ofstream file(path);
   if (!(file << profile->to_json().dump(2) << '\n' << std::flush))
     return runtime_error("--out " + path.string() + ": can't be written; name a writable file");
-  return print("profile local: " + path.string() + "\n" + "a layer of " + session.model().hparams().name + " takes " +
-               std::to_string(profile->layer.at(1) * 1e6) + " us at width 1, " +
-               std::to_string(profile->layer.at(16) * 1e6) + " us at width 16; the head " +
-               std::to_string(profile->head.at(1) * 1e6) + " us\n");
+  return print(
+      fmt::format("{}: measured; use it with --profile {}\n"
+                  "a layer of {} takes {:.0f} us at width 1 and {:.0f} us at width 16, the head {:.0f} us\n",
+                  path.string(), options.out.empty() ? "local" : path.string(), session.model().hparams().name,
+                  profile->layer.at(1) * 1e6, profile->layer.at(16) * 1e6, profile->head.at(1) * 1e6));
 }
 
 }  // namespace

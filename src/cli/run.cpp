@@ -1,9 +1,9 @@
 #include <cstdio>
 #include <iostream>
-#include <iterator>
 
 #include "cli/answer.h"
 #include "cli/commands.h"
+#include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/session.h"
@@ -20,9 +20,10 @@ struct RunOptions : CommonOptions {
 // The prompt itself, not where it comes from.
 Result<std::string> read_prompt(const std::string& given) {
   std::string text = given;
-  if (given == "-") text.assign(std::istreambuf_iterator<char>(std::cin), {});
-  if (interrupted()) return interrupted_error();
-  if (std::cin.bad()) return runtime_error("the prompt could not be read from standard input");
+  if (given == "-") {
+    SLUICE_TRY(text, read_all(std::cin));
+    if (interrupted()) return interrupted_error();
+  }
   if (text.empty()) return input_error("the prompt is empty: give a text, or leave the argument out for an example");
   return text;
 }

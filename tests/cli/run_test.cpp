@@ -103,6 +103,12 @@ TEST(Run, RefusesPromptsThatCannotBeAnswered) {
   EXPECT_TRUE(fails(run_program(run_with({"hello", "--context", "8"})), 2, {"context of 8", "--context"}));
 }
 
+TEST(Run, RefusesInputThatNoContextCanHold) {
+  const std::string endless(17 << 20, 'x');
+  EXPECT_TRUE(fails(run_program(run_with({"-"}), {.input = endless}), 2, {"stdin", "16 MiB"}));
+  EXPECT_TRUE(fails(run_program({"chat", "-m", small_model()}, {.input = endless}), 2, {"stdin", "16 MiB"}));
+}
+
 TEST(Run, StopsWhereTheContextEnds) {
   const Ran ran = run_program(run_with({"hello", "--ignore-eos", "-n", "100000", "--context", "64", "--json"}));
   ASSERT_EQ(ran.status, 0) << ran.err;
