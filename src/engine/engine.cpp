@@ -156,13 +156,16 @@ Status Engine::handle(const Event& event, std::vector<Progress>& progress) {
     if (report->stage == StageId(0)) --first_stage_load_;
     if (options_.trace)
       trace_.spans.push_back({report->stage, report->batch, report->begin, report->end, report->rows_computed});
-  } else {
-    return tl::unexpected<Error>(std::get<WorkerFailed>(event).error);
+  } else if (const auto* failed = std::get_if<WorkerFailed>(&event)) {
+    return tl::unexpected<Error>(failed->error);
   }
   return {};
 }
 
 void Engine::handle_outcome(const Outcome& outcome, std::vector<Progress>& progress) {
+  const auto entered = submitted_.find(outcome.batch);
+  if (!outcome.accepted.empty()) transit_ = executor_->now() - entered->second;
+  submitted_.erase(entered);
   for (const Accepted& accepted : outcome.accepted) {
     const auto at = by_sequence_.find(accepted.sequence);
     if (at == by_sequence_.end()) continue;  // released meanwhile
@@ -242,9 +245,24 @@ void Engine::prune(Request& request, const std::vector<NodeId>& nodes, Fate fate
   }
 }
 
+// When stages take equal times, the verdict on the root comes just after the first stage has fallen free, later by a
+// message. What enters then had better know it: of the nodes that would have entered, most may be dead, and after a
+// flush all are. If a verdict is due within a small part of a step, this is when.
+std::optional<double> Engine::verdict_due() const {
+  const double step = transit_ / static_cast<double>(stages_.size()), now = executor_->now();
+  for (const Request* request : running_) {
+    const Resident* root = request->speculation.target.find(request->speculation.tree.root().id);
+    if (root == nullptr || !request->method->speculates()) continue;
+    const double due = submitted_.at(root->batch) + transit_ + 0.005 * step;
+    if (due > now && due - now < 0.05 * step) return due;
+  }
+  return std::nullopt;
+}
+
 // Gives the first stage its next batch as soon as it is free.
 void Engine::feed() {
   if (first_stage_load_ > 0 || running_.empty()) return;
+  if (const auto due = verdict_due()) return executor_->wake_at(*due);
   size_t needed = 0;  // cells that committed tokens and roots may still ask for
   for (const auto& [id, request] : requests_) needed += request.cells_to_come();
   const size_t spare = cells_.available() - std::min(cells_.available(), needed);
@@ -257,6 +275,7 @@ void Engine::feed() {
   for (const Planned& planned : plan)
     batch.rows.push_back(make_row(planned, static_cast<uint16_t>(batch.rows.size()), batch.id));
   ++n_batches_;
+  submitted_[batch.id] = executor_->now();
   ++first_stage_load_;
   executor_->submit(std::move(batch));
 }

@@ -86,6 +86,7 @@ class Engine {
   void finish(Request& request, Finish finish);
   void prune(Request& request, const std::vector<NodeId>& nodes, Fate fate, Cancel& cancel);
   void feed();
+  std::optional<double> verdict_due() const;
   Row make_row(const Planned& planned, uint16_t index, BatchId batch);
   void resolve(const Resident& resident, Fate fate);
   Request& find(RequestId id);
@@ -103,6 +104,8 @@ class Engine {
   std::map<RequestId, std::vector<StageClock>> decode_end_;
   std::vector<PathUpdate> updates_;  // go out with the next batch
   std::vector<StageClock> stages_;
+  std::map<BatchId, double> submitted_;            // when the batches in flight entered
+  double transit_ = 0;                             // what the last batch took from its submission to its outcome
   int32_t first_stage_load_ = 0;  // batches submitted that it has not finished
   int32_t next_request_ = 0, next_sequence_ = 0, next_batch_ = 0;
   int64_t n_batches_ = 0;

@@ -15,7 +15,9 @@ namespace sluice {
 struct WorkerFailed {
   Error error;
 };
-using Event = std::variant<Outcome, StageReport, WorkerFailed>;
+// The time that was asked for has come.
+struct Woken {};
+using Event = std::variant<Outcome, StageReport, WorkerFailed, Woken>;
 
 // Runs the stages of one model. Used by one thread, the coordinator's.
 class Executor {
@@ -32,6 +34,9 @@ class Executor {
   virtual void submit(Batch batch) = 0;
   // Tells every stage; it may overtake batches.
   virtual void cancel(Cancel cancel) = 0;
+
+  // Makes next() return `Woken` at this time, at the latest.
+  virtual void wake_at(double time) = 0;
 
   virtual double now() const = 0;  // seconds on this executor's clock
   virtual bool simulated() const = 0;

@@ -112,6 +112,8 @@ class ThreadsExecutor final : public Executor {
     }
   }
 
+  void wake_at(double time) override { events_.push(Woken{}, start_ + seconds(time)); }
+
   double now() const override { return since_start(Clock::now()); }
   bool simulated() const override { return false; }
   const char* name() const override { return "threads"; }

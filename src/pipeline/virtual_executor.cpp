@@ -53,6 +53,8 @@ class VirtualExecutor final : public Executor {
     }
   }
 
+  void wake_at(double time) override { tell(Woken{}, time); }
+
   double now() const override { return now_; }
   bool simulated() const override { return true; }
   const char* name() const override { return "virtual"; }
