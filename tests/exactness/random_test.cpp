@@ -130,6 +130,7 @@ class Story {
     if (continues) {
       const Request& previous = engine_->request(finished[0]);
       const auto overlap = dice_.between(0, static_cast<int32_t>(previous.tokens.size()));
+      if (overlap > 0 && dice_.chance(0.3)) spec.prompt.clear();  // nothing new: from the middle of what was said
       spec.prompt.insert(spec.prompt.begin(), previous.tokens.begin(), previous.tokens.begin() + overlap);
       const size_t most = static_cast<size_t>(setup_.context) - 1;
       if (spec.prompt.size() > most) spec.prompt.resize(most);
