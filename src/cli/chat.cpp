@@ -32,6 +32,7 @@ class Chat {
                    session_.model().hparams().name.c_str());
     for (;;) {
       if (terminal_) std::fputs("\n> ", stderr);
+      if (std::cin.rdbuf()->in_avail() <= 0 && !wait_for_stdin()) break;
       SLUICE_TRY(const auto line, read_line(std::cin));
       if (!line || interrupted() || *line == "/exit") break;
       if (*line == "/reset") {

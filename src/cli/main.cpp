@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <ios>
 #include <new>
 #include <sstream>
 #include <system_error>
@@ -69,6 +70,7 @@ int main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_color_st("sluice"));
   spdlog::set_level(spdlog::level::warn);
   sluice::watch_interrupts();
+  std::ios::sync_with_stdio(false);  // so that std::cin knows what it has already read
   try {
     return sluice::run_program(argc, argv);
   } catch (const std::bad_alloc&) {

@@ -56,6 +56,8 @@ bool Terminal::shows(const std::string& text) {
   }
 }
 
+bool Terminal::shows_more() { return screen_.size() > seen_ || read_some(); }
+
 int Terminal::wait() {
   while (read_some()) {
   }

@@ -18,6 +18,8 @@ class Terminal {
   void type(const std::string& keys);
   // Waits, a minute at most, until the screen shows `text` after what was waited for before. Whether it does.
   bool shows(const std::string& text);
+  // The same, for any text.
+  bool shows_more();
   // Waits for the end: the exit status, minus the signal's number if one ended it.
   int wait();
   const std::string& screen() const { return screen_; }
