@@ -1,13 +1,14 @@
 #include "pipeline/worker.h"
 
 #include <algorithm>
+#include <set>
 
 namespace sluice {
 
 Worker::Worker(Options options, std::optional<StageRunner> runner) : options_(options), runner_(std::move(runner)) {}
 
 void Worker::cancel(const Cancel& cancel) {
-  for (const auto& entry : cancel.rows) cancelled_.emplace(entry.batch, entry.row);
+  cancelled_.insert(cancelled_.end(), cancel.rows.begin(), cancel.rows.end());
 }
 
 Worker::Done Worker::process(Batch batch) {
@@ -51,14 +52,15 @@ void Worker::drop(Batch& batch, const std::vector<bool>& keep) const {
 }
 
 void Worker::drop_cancelled(Batch& batch) {
-  const auto begin = cancelled_.lower_bound({batch.id, 0}),
-             end = cancelled_.lower_bound({BatchId(batch.id.value + 1), 0});
-  if (begin != end) {
-    std::vector<bool> keep(batch.rows.size());
-    for (size_t i = 0; i < keep.size(); ++i) keep[i] = !cancelled_.contains({batch.id, batch.rows[i].index});
-    drop(batch, keep);
-  }
-  cancelled_.erase(cancelled_.begin(), end);  // batches are FIFO: none of these is still to come
+  std::vector<uint16_t> dead;
+  for (const auto& entry : cancelled_)
+    if (entry.batch == batch.id) dead.push_back(entry.row);
+  std::erase_if(cancelled_, [&](const auto& entry) { return entry.batch <= batch.id; });  // FIFO: none is still to come
+  if (dead.empty()) return;
+  std::sort(dead.begin(), dead.end());
+  std::vector<bool> keep(batch.rows.size());
+  for (size_t i = 0; i < keep.size(); ++i) keep[i] = !std::binary_search(dead.begin(), dead.end(), batch.rows[i].index);
+  drop(batch, keep);
 }
 
 // At the last stage the verdict on everything before is known, so what hangs from another branch need not be computed.

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <set>
-#include <utility>
 #include <vector>
 
 #include "base/wire.h"
@@ -48,8 +46,8 @@ class Worker {
 
   Options options_;
   std::optional<StageRunner> runner_;
-  Verifier verifier_;                                 // used by the last stage
-  std::set<std::pair<BatchId, uint16_t>> cancelled_;  // of batches that have not passed yet
+  Verifier verifier_;                     // used by the last stage
+  std::vector<Cancel::Entry> cancelled_;  // of batches that have not passed yet
   std::vector<float> logits_;
 };
 

@@ -43,10 +43,11 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
 
   struct Estimate {
     Token token;
+    uint32_t order;  // longer contexts first, then as they rank their continuations
     double probability;
   };
   std::vector<Estimate> estimates;
-  estimates.reserve(4 * kWidest);
+  estimates.reserve(matches.size() * kWidest);
   double mass = 1.0;
   for (size_t n = matches.size(); n-- > 0;) {
     const Context& context = contexts_[matches[n]];
@@ -60,17 +61,20 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
       if (found != end)
         found->probability += share * count;
       else
-        estimates.push_back({token, share * count});
+        estimates.push_back({token, static_cast<uint32_t>(estimates.size()), share * count});
     }
     mass = share * kEscape * static_cast<double>(distinct);
   }
 
-  std::stable_sort(estimates.begin(), estimates.end(),
-                   [](const Estimate& a, const Estimate& b) { return a.probability > b.probability; });
-  if (estimates.size() > static_cast<size_t>(max_children)) estimates.resize(max_children);
+  const size_t n_best = std::min(estimates.size(), static_cast<size_t>(max_children));
+  std::partial_sort(estimates.begin(), estimates.begin() + static_cast<ptrdiff_t>(n_best), estimates.end(),
+                    [](const Estimate& a, const Estimate& b) {
+                      return a.probability != b.probability ? a.probability > b.probability : a.order < b.order;
+                    });
   std::vector<Candidate> candidates;
-  candidates.reserve(estimates.size());
-  for (const auto& [token, probability] : estimates) candidates.push_back({token, static_cast<float>(probability)});
+  candidates.reserve(n_best);
+  for (size_t i = 0; i < n_best; ++i)
+    candidates.push_back({estimates[i].token, static_cast<float>(estimates[i].probability)});
   return candidates;
 }
 
