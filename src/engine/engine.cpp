@@ -137,11 +137,11 @@ void Engine::release(RequestId id) {
 
 Result<std::vector<Progress>> Engine::step() {
   SLUICE_CHECK(busy(), "a step needs a running request");
-  std::vector<Progress> progress;
-  const Event event = executor_->next();
+  std::vector<Event> events = {executor_->next()};
+  while (auto more = executor_->poll()) events.push_back(std::move(*more));
   const CpuTimer timer(coordinator_seconds_);
-  SLUICE_TRY_STATUS(handle(event, progress));
-  while (const auto more = executor_->poll()) SLUICE_TRY_STATUS(handle(*more, progress));
+  std::vector<Progress> progress;
+  for (const Event& event : events) SLUICE_TRY_STATUS(handle(event, progress));
   feed();
   return progress;
 }
