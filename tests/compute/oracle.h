@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "compute/logits.h"
 
 namespace sluice::test {
 
@@ -20,8 +21,8 @@ class Oracle {
 
   int32_t n_vocab() const;
 
-  // Teacher-forced logits [tokens, n_vocab] of one text, computed in batches of `width` tokens.
-  std::vector<float> logits(std::span<const Token> tokens, int32_t width);
+  // Teacher-forced logits of one text, computed in batches of `width` tokens. May be called by several threads at once.
+  Logits logits(std::span<const Token> tokens, int32_t width);
 
  private:
   struct Free {
@@ -30,5 +31,9 @@ class Oracle {
   std::unique_ptr<llama_model, Free> model_;
   int32_t context_;
 };
+
+// Writes the model at `from` to `to` with every weight as f32, to the value it has: libllama then computes with
+// activations that are not rounded.
+void write_as_f32(const std::string& from, const std::string& to);
 
 }  // namespace sluice::test

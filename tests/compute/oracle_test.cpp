@@ -4,111 +4,67 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <future>
 
 #include "compute/decoding.h"
+#include "compute/passage.h"
+#include "model/tokenizer.h"
 #include "support/tiny_model.h"
 
 namespace sluice::test {
 namespace {
 
-double largest_difference(std::span<const float> a, std::span<const float> b) {
-  double most = 0.0;
-  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::fabs(static_cast<double>(a[i]) - b[i]));
-  return most;
-}
+// What libllama says about a text, and what it would say if it did not round activations.
+struct Reference {
+  Logits logits;               // in batches of one token
+  std::vector<double> spread;  // [token] the largest difference of a logit between the widths 1, 4, 76 and 256
+  Logits unrounded;            // of the same weights as f32
+};
 
-std::vector<double> log_softmax(std::span<const float> logits) {
-  const double most = *std::max_element(logits.begin(), logits.end());
-  double sum = 0.0;
-  for (const float x : logits) sum += std::exp(x - most);
-  std::vector<double> out;
-  for (const float x : logits) out.push_back(x - most - std::log(sum));
-  return out;
-}
-
-double kl_divergence(std::span<const float> p_logits, std::span<const float> q_logits) {
-  const auto p = log_softmax(p_logits), q = log_softmax(q_logits);
-  double kl = 0.0;
-  for (size_t i = 0; i < p.size(); ++i) kl += std::exp(p[i]) * (p[i] - q[i]);
-  return kl;
-}
-
-size_t argmax(std::span<const float> x) {
-  return static_cast<size_t>(std::max_element(x.begin(), x.end()) - x.begin());
-}
-
-float margin(std::span<const float> x) {
-  std::vector<float> sorted(x.begin(), x.end());
-  std::partial_sort(sorted.begin(), sorted.begin() + 2, sorted.end(), std::greater<>());
-  return sorted[0] - sorted[1];
-}
-
-double rms_difference(std::span<const float> a, std::span<const float> b) {
-  double sum = 0.0;
-  for (size_t i = 0; i < a.size(); ++i) sum += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
-  return std::sqrt(sum / static_cast<double>(a.size()));
-}
-
-// Logits of one text: [token][n_vocab].
-using Logits = std::vector<std::vector<float>>;
-
-Logits by_token(const std::vector<float>& flat, int32_t n_vocab) {
-  Logits out;
-  for (auto row = flat.begin(); row != flat.end(); row += n_vocab) out.emplace_back(row, row + n_vocab);
-  return out;
-}
-
-double mean_kl(const Logits& p, const Logits& q) {
-  double sum = 0.0;
-  for (size_t i = 0; i < p.size(); ++i) sum += kl_divergence(p[i], q[i]);
-  return sum / static_cast<double>(p.size());
-}
-
-// Ours may differ from libllama as libllama differs from itself at another batch width, and a little more. Mean KL:
-// below 1e-3, or twice libllama's own. The best token: the same wherever libllama's lead is larger than its own spread
-// there and than four standard deviations of a difference of two logits, sqrt(2) RMS each.
-void expect_as_good_as_libllama(const std::string& path, const std::vector<Token>& tokens, const Logits& ours) {
-  std::vector<std::future<std::vector<float>>> runs;
-  Oracle oracle(path, static_cast<int32_t>(tokens.size()));
-  for (const int32_t width : {1, 4, 76, 256}) {
-    runs.push_back(std::async(std::launch::async, [&oracle, &tokens, width] { return oracle.logits(tokens, width); }));
-  }
-  const Logits theirs = by_token(runs[0].get(), oracle.n_vocab());
-  std::vector<double> spread(tokens.size(), 0.0);
-  double own_kl = 0.0;
-  for (size_t w = 1; w < runs.size(); ++w) {
-    const Logits wide = by_token(runs[w].get(), oracle.n_vocab());
-    own_kl = std::max(own_kl, mean_kl(theirs, wide));
-    for (size_t i = 0; i < tokens.size(); ++i) spread[i] = std::max(spread[i], largest_difference(theirs[i], wide[i]));
-  }
-  size_t decided = 0;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const double noise = 4 * std::sqrt(2.0) * rms_difference(theirs[i], ours[i]);
-    if (margin(theirs[i]) <= std::max(spread[i], noise)) continue;
-    ++decided;
-    EXPECT_EQ(argmax(theirs[i]), argmax(ours[i])) << "position " << i << ", margin " << margin(theirs[i]);
-  }
-  EXPECT_LT(mean_kl(theirs, ours), std::max(1e-3, 2 * own_kl));
-  EXPECT_GT(decided, tokens.size() / 4) << "the comparison says little";
-}
-
-// A text that the model itself draws at temperature 1.
-std::vector<Token> sampled_text(Pipeline& pipeline, int32_t n, int32_t n_vocab) {
-  std::vector<Token> text = {1};
-  pipeline.update({Open{SequenceId(1), {}}});
-  for (int32_t i = 0; i + 1 < n; ++i) {
-    const auto logits = pipeline.run({}, {make_row(1, text.back(), i, i, i - 1, Row::Kind::kPrompt)})[0];
-    std::vector<double> noisy;
-    for (int32_t token = 0; token < n_vocab; ++token) {
-      const DrawSite site{5, 0, static_cast<uint32_t>(i), Purpose::kTest};
-      noisy.push_back(logits[static_cast<size_t>(token)] + gumbel(site, static_cast<uint32_t>(token)));
+Reference reference(const std::string& path, const std::vector<Token>& tokens) {
+  const std::string f32_path = temp_path("f32.gguf");
+  write_as_f32(path, f32_path);
+  const auto context = static_cast<int32_t>(tokens.size());
+  Oracle oracle(path, context), f32_oracle(f32_path, context);
+  const auto start = [&](Oracle& o, int32_t width) {
+    return std::async(std::launch::async, [&o, &tokens, width] { return o.logits(tokens, width); });
+  };
+  auto unrounded = start(f32_oracle, 64), narrow = start(oracle, 1);
+  std::vector<std::future<Logits>> wider;
+  for (const int32_t width : {4, 76, 256}) wider.push_back(start(oracle, width));
+  Reference result{narrow.get(), std::vector<double>(tokens.size()), unrounded.get()};
+  for (auto& run : wider) {
+    const Logits wide = run.get();
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      result.spread[i] = std::max(result.spread[i], largest_difference(result.logits[i], wide[i]));
     }
-    text.push_back(static_cast<Token>(std::max_element(noisy.begin(), noisy.end()) - noisy.begin()));
   }
-  pipeline.update({Close{SequenceId(1)}});
-  return text;
+  return result;
+}
+
+// The best token is libllama's wherever its lead is larger than its own spread there and than 4 RMS differences.
+void expect_the_best_tokens_of(const Reference& libllama, const Logits& ours) {
+  size_t decided = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const auto& theirs = libllama.logits[i];
+    if (margin(theirs) <= std::max(libllama.spread[i], 4 * rms_difference(theirs, ours[i]))) continue;
+    ++decided;
+    EXPECT_EQ(argmax(theirs), argmax(ours[i])) << "position " << i << ", margin " << margin(theirs);
+  }
+  EXPECT_GT(decided, ours.size() / 4) << "the comparison says little";
+}
+
+// Our error over libllama's, both against activations that are not rounded. However either of the two rounds them, ours
+// must not be the worse result.
+double error_ratio(const Reference& libllama, const Logits& ours) {
+  return rms_difference(libllama.unrounded, ours) / rms_difference(libllama.unrounded, libllama.logits);
+}
+
+std::vector<Token> english_text(const ModelFile& model, size_t n) {
+  auto tokens = Tokenizer::load(model).value().encode(kPassage, false, false).value();
+  EXPECT_GE(tokens.size(), n);
+  tokens.resize(n);
+  return tokens;
 }
 
 struct FamilyCase {
@@ -139,9 +95,9 @@ TEST(Oracle, UnquantisedModelsOfEveryFamilyAgreeWithLibllama) {
     Pipeline pipeline(model, {.cuts = {1, 3}});
     const auto ours = text_logits(pipeline, tokens, 32);
     const auto theirs = Oracle(path, 256).logits(tokens, 1);
-    std::vector<float> flat;
-    for (const auto& row : ours) flat.insert(flat.end(), row.begin(), row.end());
-    EXPECT_LT(largest_difference(flat, theirs), 1e-4) << c.name << ", rope scaling " << c.spec.rope_scaling;
+    double most = 0.0;
+    for (size_t i = 0; i < tokens.size(); ++i) most = std::max(most, largest_difference(ours[i], theirs[i]));
+    EXPECT_LT(most, 1e-4) << c.name << ", rope scaling " << c.spec.rope_scaling;
   }
 }
 
@@ -151,22 +107,37 @@ TEST(Oracle, QuantisedModelsAreAsGoodAsLibllama) {
                                GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4}) {
     TinyModelSpec spec{.n_layers = 2, .d_model = 256, .n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .d_ff = 512};
     spec.type = type;
+    spec.output_scale = 2.5f;  // about as sure as SmolLM2 is of an English text: 3.2 nats
     SCOPED_TRACE(ggml_type_name(type));
     const std::string path = write_tiny_model(spec, temp_path("quantised.gguf"));
     const ModelFile model = open_model(path);
     const std::vector<Token> tokens = Dice(7).tokens(128, model.hparams().n_vocab);
     Pipeline pipeline(model, {});
-    expect_as_good_as_libllama(path, tokens, text_logits(pipeline, tokens, 64));
+    const Logits ours = text_logits(pipeline, tokens, 64);
+    const Reference libllama = reference(path, tokens);
+    expect_the_best_tokens_of(libllama, ours);
+    EXPECT_LT(mean_kl(libllama.logits, ours), 1e-3);
+    EXPECT_LE(error_ratio(libllama, ours), 1.05);
   }
 }
 
+// Q4_1 in 30 layers rounds so much that libllama is more than 1e-3 away from itself: KL 2.9e-3 between the widths 1 and
+// 4 (3e-12 with the same weights as f32), and 2.5e-3 from activations that are not rounded. A difference in the last
+// bit of a sum moves some values to the next of 255 steps, each of those moves more in the layers above, and in the end
+// the two have rounded almost independently. Other texts give the same; docs/results.md has the figures. To be closer
+// would be to repeat the accidents of one width, so the bound is what libllama's own rounding costs and half as much
+// again (independent errors of one size would give twice as much).
 TEST(Oracle, TheDefaultModelIsAsGoodAsWithLibllama) {
   const std::string path = default_model_path();
   if (path.empty()) GTEST_SKIP() << "the default model is not installed; ./run fetches it";
   const ModelFile model = open_model(path);
+  const std::vector<Token> tokens = english_text(model, 512);
   Pipeline pipeline(model, {.threads = 2});
-  const std::vector<Token> tokens = sampled_text(pipeline, 512, model.hparams().n_vocab);
-  expect_as_good_as_libllama(path, tokens, text_logits(pipeline, tokens, 64));
+  const Logits ours = text_logits(pipeline, tokens, 64);
+  const Reference libllama = reference(path, tokens);
+  expect_the_best_tokens_of(libllama, ours);
+  EXPECT_LT(mean_kl(libllama.logits, ours), std::max(1e-3, 1.5 * mean_kl(libllama.unrounded, libllama.logits)));
+  EXPECT_LE(error_ratio(libllama, ours), 1.1);  // 0.93 to 1.05 on six texts
 }
 
 }  // namespace
