@@ -1,6 +1,6 @@
 // Products by weight type and width beside ggml_mul_mat, and tree attention by path length. One thread.
 //
-//   sluice_kernels --benchmark_filter='(linear|ggml)/q4_1'
+//   sluice_kernel_times --benchmark_filter='(linear|ggml)/q4_1'
 #include <benchmark/benchmark.h>
 #include <ggml-cpu.h>
 #include <ggml.h>
@@ -43,7 +43,10 @@ void report(benchmark::State& state, int64_t width) {
 void run_linear(benchmark::State& state, ggml_type type) {
   const int64_t width = state.range(0);
   const std::vector<std::byte> bytes = random_weights(type);
-  const Linear linear = *Linear::create({"w", type, {kIn, kOut}, bytes.data(), ggml_row_size(type, kIn)}, {});
+  Arena memory;
+  ThreadTeam team(1);
+  const Linear linear =
+      *Linear::create({"w", type, {kIn, kOut}, bytes.data(), ggml_row_size(type, kIn)}, {}, memory, team);
   const std::vector<float> x = random_values(kIn * width);
   std::vector<float> y(static_cast<size_t>(kOut * width));
   FormatSet formats;

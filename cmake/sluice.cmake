@@ -4,14 +4,18 @@ add_library(sluice_flags INTERFACE)
 target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers
                        # Exactness: a product and a sum are fused only where the source says so.
                        -ffp-contract=off)
-if(SLUICE_NATIVE)
-  target_compile_options(sluice_flags INTERFACE -march=native)
-endif()
 if(SLUICE_SANITIZE)
   target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
                          # GCC sees members of variants as uninitialized once sanitizers have rewritten the code.
                          $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
+endif()
+
+# What runs where it was built may use all of its processor; the kernels choose at run time and do without.
+add_library(sluice_native INTERFACE)
+target_link_libraries(sluice_native INTERFACE sluice_flags)
+if(SLUICE_NATIVE)
+  target_compile_options(sluice_native INTERFACE -march=native)
 endif()
 
 # sluice_library(base SOURCES a.cpp … USES model compute … LINKS ggml::all …): the library of one folder. USES names the
@@ -20,7 +24,7 @@ function(sluice_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;USES;LINKS" ${ARGN})
   add_library(sluice_${name} STATIC ${ARG_SOURCES})
   target_include_directories(sluice_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(sluice_${name} PUBLIC sluice_flags ${ARG_LINKS})
+  target_link_libraries(sluice_${name} PUBLIC sluice_native ${ARG_LINKS})
   foreach(folder ${ARG_USES})
     target_link_libraries(sluice_${name} PUBLIC sluice_${folder})
   endforeach()

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <ios>
 #include <new>
@@ -15,6 +16,7 @@
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/usage.h"
+#include "compute/kernels/kernels.h"
 
 namespace sluice {
 
@@ -30,6 +32,21 @@ int report(const Error& error) {
 
 int finish(const Status& status) { return status ? 0 : report(status.error()); }
 
+// The environment variable SLUICE_ISA names the instruction set to compute with; without it the best one is taken.
+Status choose_instruction_set() {
+  const char* name = std::getenv("SLUICE_ISA");
+  if (!name || !*name) return {};
+  std::string names;
+  for (const kernels::Kernels* kernels : kernels::runnable_kernels()) {
+    if (std::string(name) == kernels->name) {
+      kernels::use_kernels(*kernels);
+      return {};
+    }
+    names += (names.empty() ? "" : ", ") + std::string(kernels->name);
+  }
+  return input_error("SLUICE_ISA=" + std::string(name) + ": this processor runs " + names);
+}
+
 int run_program(int argc, char** argv) {
   CLI::App app(
       "Sluice makes a language model that is split over devices fast for one user, to the bit.\n"
@@ -40,7 +57,8 @@ int run_program(int argc, char** argv) {
       "Examples:\n"
       "  sluice run \"Why is the sky blue?\"\n"
       "  sluice chat\n"
-      "  sluice run --help");
+      "  sluice run --help\n"
+      "Environment: SLUICE_ISA=scalar, avx2, avx512 or neon computes with another instruction set, to the same bits.");
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
   app.set_help_all_flag("--help-all", "The help of all commands");
   Action action;
@@ -50,6 +68,7 @@ int run_program(int argc, char** argv) {
   add_plan(app, action);
   add_inspect(app, action);
   if (argc <= 1) return finish(print(app.help()));
+  if (const Status status = choose_instruction_set(); !status) return finish(status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -19,8 +19,8 @@ struct AttentionShape {
   int32_t kv_width() const { return n_kv_heads * head_dim; }
 };
 
-// Keys and values of one layer: [n_cells][n_kv_heads][head_dim] each, as f16 or f32. Cells that are never written cost
-// nothing.
+// Keys and values of one layer: [n_kv_heads][n_cells][head_dim] each, as f16 or f32: a head's lie side by
+// side, so that a pass over them runs through memory in order. Cells that are never written cost nothing.
 class KvLayer {
  public:
   KvLayer(const AttentionShape& shape, int32_t n_cells, bool half);
@@ -33,8 +33,11 @@ class KvLayer {
   void read_value(Cell cell, int32_t kv_head, float* out) const { read(values_, cell, kv_head, out); }
 
  private:
+  size_t place(Cell cell, int32_t kv_head) const;
+  void write(const Memory& to, Cell cell, int32_t kv_head, const float* head);
   void read(const Memory& from, Cell cell, int32_t kv_head, float* out) const;
   AttentionShape shape_;
+  int32_t n_cells_;
   bool half_;
   Memory keys_, values_;
 };

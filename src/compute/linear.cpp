@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "compute/linear_kernels.h"
+#include "compute/kernels/kernels.h"
+#include "compute/kernels/pack.h"
+#include "compute/kernels/packed.h"
 
 namespace sluice {
 namespace {
@@ -19,16 +21,10 @@ ggml_type ggml_format(InputFormat format) {
       return GGML_TYPE_Q8_1;
     case InputFormat::kGgmlQ8K:
       return GGML_TYPE_Q8_K;
-    case InputFormat::kGgmlF16:
-      return GGML_TYPE_F16;
-    case InputFormat::kGgmlBf16:
-      return GGML_TYPE_BF16;
     default:
       return GGML_TYPE_F32;
   }
 }
-
-bool is_dense(ggml_type type) { return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16; }
 
 const ggml_type_traits_cpu& cpu_traits(ggml_type type) {
   static const bool ready = (ggml_cpu_init(), true);  // fills ggml's conversion tables
@@ -38,9 +34,9 @@ const ggml_type_traits_cpu& cpu_traits(ggml_type type) {
 
 // The format that a weight type's kernel reads; an error if there is no kernel.
 Result<InputFormat> format_of(const Tensor& weight) {
-  if (is_dense(weight.type)) return InputFormat::kF32;
-  if (weight.type == GGML_TYPE_Q4_1) return InputFormat::kQ8;
-  if (weight.type == GGML_TYPE_Q8_0) return InputFormat::kQ8Wide;
+  if (const auto form = kernels::packed_form(weight.type)) {
+    return kernels::is_dense(*form) ? InputFormat::kF32 : InputFormat::kQ8;
+  }
   const ggml_type_traits_cpu& traits = cpu_traits(weight.type);
   for (const InputFormat format : {InputFormat::kGgmlQ8_0, InputFormat::kGgmlQ8_1, InputFormat::kGgmlQ8K}) {
     const ggml_type type = ggml_format(format);
@@ -49,40 +45,35 @@ Result<InputFormat> format_of(const Tensor& weight) {
   return input_error("tensor " + weight.name + ": no product for weights of type " + ggml_type_name(weight.type));
 }
 
-void to_f32(ggml_type type, const std::byte* row, std::span<float> out) {
-  if (type == GGML_TYPE_F32) {
-    std::memcpy(out.data(), row, out.size_bytes());
-  } else {
-    cpu_traits(type);
-    ggml_get_type_traits(type)->to_float(row, out.data(), static_cast<int64_t>(out.size()));
+// Bytes of a row of n values. In panels, those of the other rows lie between its blocks.
+size_t row_bytes(InputFormat format, int64_t n) {
+  const auto blocks = [n](int64_t block) { return static_cast<size_t>((n + block - 1) / block); };
+  switch (format) {
+    case InputFormat::kF32:
+      return blocks(kernels::kDenseBlock) * sizeof(kernels::DenseInput);
+    case InputFormat::kQ8:
+      return blocks(kernels::kBlock) * sizeof(kernels::BlockInput);
+    default:
+      return ggml_row_size(ggml_format(format), n);
+  }
+}
+
+void store_dense(std::span<const float> x, kernels::DenseInput* out) {
+  constexpr size_t kBlock = kernels::kDenseBlock;
+  for (size_t at = 0; at < x.size(); at += kBlock, out += kernels::kPanel) {
+    const size_t n = std::min(kBlock, x.size() - at);
+    std::memcpy(out->x, x.data() + at, n * sizeof(float));
+    std::fill(out->x + n, out->x + kBlock, 0.0f);
   }
 }
 
 }  // namespace
 
-size_t input_row_bytes(InputFormat format, int64_t n) {
-  const auto values = static_cast<size_t>(n);
-  size_t bytes = 0;
-  switch (format) {
-    case InputFormat::kF32:
-      bytes = values * sizeof(float);
-      break;
-    case InputFormat::kQ8:
-      bytes = values / 32 * sizeof(kernels::BlockScale) + values;
-      break;
-    case InputFormat::kQ8Wide:
-      bytes = values / 32 * sizeof(kernels::BlockScale) + 2 * values;
-      break;
-    default:
-      bytes = ggml_row_size(ggml_format(format), n);
-  }
-  return (bytes + 63) / 64 * 64;
-}
-
 void LinearInput::reserve(FormatSet formats, int64_t n_in) {
+  const auto rows = static_cast<size_t>((max_rows_ + kernels::kPanel - 1) / kernels::kPanel * kernels::kPanel);
   for (int f = 0; f < kInputFormats; ++f) {
     if (!formats.has(static_cast<InputFormat>(f))) continue;
-    const size_t bytes = input_row_bytes(static_cast<InputFormat>(f), n_in) * static_cast<size_t>(max_rows_);
+    const size_t bytes = row_bytes(static_cast<InputFormat>(f), n_in) * rows;
     if (rows_[f].size() < bytes) rows_[f] = Memory(bytes);
   }
 }
@@ -92,40 +83,40 @@ void LinearInput::store(FormatSet formats, int64_t row, std::span<const float> x
   for (int f = 0; f < kInputFormats; ++f) {
     const auto format = static_cast<InputFormat>(f);
     if (!formats.has(format)) continue;
-    std::byte* out = rows_[f].data() + static_cast<size_t>(row) * input_row_bytes(format, n);
+    const size_t bytes = row_bytes(format, n);
+    std::byte* rows = rows_[f].data();
+    std::byte* panel = rows + static_cast<size_t>(row / kernels::kPanel * kernels::kPanel) * bytes;
     switch (format) {
       case InputFormat::kF32:
-        std::memcpy(out, x.data(), x.size_bytes());
+        store_dense(x, reinterpret_cast<kernels::DenseInput*>(panel) + row % kernels::kPanel);
         break;
       case InputFormat::kQ8:
-        kernels::quantise<int8_t>(x.data(), n, out);
-        break;
-      case InputFormat::kQ8Wide:
-        kernels::quantise<int16_t>(x.data(), n, out);
+        kernels::kernels().quantise(x.data(), n,
+                                    panel + static_cast<size_t>(row % kernels::kPanel) * sizeof(kernels::BlockInput));
         break;
       default:
-        cpu_traits(ggml_format(format)).from_float(x.data(), out, n);
+        cpu_traits(ggml_format(format)).from_float(x.data(), rows + static_cast<size_t>(row) * bytes, n);
     }
   }
 }
 
-const std::byte* LinearInput::row(InputFormat format, int64_t row, int64_t n_in) const {
-  return rows_[static_cast<int>(format)].data() + static_cast<size_t>(row) * input_row_bytes(format, n_in);
-}
-
-Result<Linear> Linear::create(const Tensor& weight, const Tensor& bias) {
+Result<Linear> Linear::create(const Tensor& weight, const Tensor& bias, Arena& memory, ThreadTeam& team) {
   SLUICE_TRY(const InputFormat format, format_of(weight));
   Linear linear;
   linear.n_in_ = weight.ne[0];
   linear.n_out_ = weight.ne[1];
-  linear.type_ = weight.type;
   linear.format_ = format;
-  linear.rows_ = weight.data;
-  linear.row_bytes_ = weight.row_bytes;
-  if (kernels::packs(weight.type)) {
-    linear.packed_ = Memory(kernels::packed_bytes(weight.type, weight.ne[0], weight.ne[1]));
-    kernels::pack(weight, linear.packed_.data());
-    linear.rows_ = linear.packed_.data();
+  linear.form_ = kernels::packed_form(weight.type);
+  if (linear.form_) {
+    const kernels::FileRows rows{weight.data, weight.row_bytes, linear.n_in_, linear.n_out_};
+    std::byte* packed = memory.take(kernels::packed_bytes(*linear.form_, linear.n_in_, linear.n_out_));
+    team.run([&](int thread) {
+      const Part groups = part_of((linear.n_out_ + kGrain - 1) / kGrain, 1, thread, team.size());
+      kernels::pack_groups(*linear.form_, rows, groups.begin, groups.end, packed);
+    });
+    linear.packed_ = packed;
+  } else {
+    linear.rows_ = weight;
   }
   if (bias) {
     linear.bias_ = to_f32_vector(bias);
@@ -134,44 +125,65 @@ Result<Linear> Linear::create(const Tensor& weight, const Tensor& bias) {
   return linear;
 }
 
-Result<Linear> Linear::create(const StageWeights& weights, const Tensor& weight, const Tensor& bias) {
-  SLUICE_TRY(Linear linear, create(weight, bias));
-  if (linear.packed_.data()) weights.release(weight);
-  return linear;
-}
-
 void Linear::multiply(const LinearInput& x, int64_t n_rows, Part outputs, Target target) const {
   if (outputs.empty()) return;
-  const kernels::Product product{rows_,
-                                 row_bytes_,
-                                 type_,
-                                 n_in_,
-                                 n_out_,
-                                 bias_.empty() ? nullptr : bias_.data(),
-                                 x.row(format_, 0, n_in_),
-                                 input_row_bytes(format_, n_in_),
-                                 target};
   constexpr int64_t kRowsInCache = 64;  // of x: they stay in L2 while the weights pass by
   for (int64_t row = 0; row < n_rows; row += kRowsInCache) {
     const Part rows{row, std::min(n_rows, row + kRowsInCache)};
-    if (packed_.data()) {
-      kernels::multiply_packed(product, outputs, rows);
-    } else if (is_dense(type_)) {
-      kernels::multiply_dense(product, outputs, rows);
-    } else {
-      kernels::multiply_by_vec_dot(product, outputs, rows);
+    if (!form_) {
+      multiply_by_vec_dot(x, outputs, rows, target);
+      continue;
+    }
+    kernels::Product product;
+    product.weights = packed_;
+    product.n_in = n_in_;
+    product.n_out = n_out_;
+    product.bias = bias_.empty() ? nullptr : bias_.data();
+    product.x = x.rows(format_);
+    product.y = target.y;
+    product.stride = target.stride;
+    product.add = target.add;
+    product.output = outputs.begin;
+    product.output_end = outputs.end;
+    product.row = rows.begin;
+    product.row_end = rows.end;
+    kernels::kernels().multiply[static_cast<int>(*form_)](product);
+  }
+}
+
+// One row of x at a time, so that no other kernel is chosen at another width.
+void Linear::multiply_by_vec_dot(const LinearInput& x, Part outputs, Part rows, Target target) const {
+  const auto dot = cpu_traits(rows_.type).vec_dot;
+  for (int64_t first = outputs.begin; first < outputs.end; first += kGrain) {  // rows of weights that stay in cache
+    const int64_t last = std::min(outputs.end, first + kGrain);
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      const std::byte* in = x.rows(format_) + static_cast<size_t>(row) * row_bytes(format_, n_in_);
+      for (int64_t output = first; output < last; ++output) {
+        float value = 0.0f;
+        const std::byte* weights = rows_.data + static_cast<size_t>(output) * rows_.row_bytes;
+        dot(static_cast<int>(n_in_), &value, 0, weights, 0, in, 0, 1);
+        if (!bias_.empty()) value += bias_[static_cast<size_t>(output)];
+        float& y = target.y[row * target.stride + output];
+        y = target.add ? y + value : value;
+      }
     }
   }
 }
 
 std::vector<float> to_f32_vector(const Tensor& tensor) {
   std::vector<float> out(static_cast<size_t>(tensor.ne[0]));
-  to_f32(tensor.type, tensor.data, out);
+  copy_row_f32(tensor, 0, out);
   return out;
 }
 
 void copy_row_f32(const Tensor& tensor, int64_t row, std::span<float> out) {
-  to_f32(tensor.type, tensor.data + static_cast<size_t>(row) * tensor.row_bytes, out);
+  const std::byte* from = tensor.data + static_cast<size_t>(row) * tensor.row_bytes;
+  if (const auto form = kernels::packed_form(tensor.type)) {
+    kernels::row_to_floats(*form, from, out);
+  } else {
+    cpu_traits(tensor.type);
+    ggml_get_type_traits(tensor.type)->to_float(from, out.data(), static_cast<int64_t>(out.size()));
+  }
 }
 
 }  // namespace sluice

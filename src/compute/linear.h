@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
+#include "compute/kernels/table.h"
 #include "compute/memory.h"
 #include "compute/thread_team.h"
 #include "model/model_file.h"
@@ -18,16 +20,13 @@ namespace sluice {
 
 // The form in which a kernel reads its input.
 enum class InputFormat : uint8_t {
-  kF32,
-  kQ8,        // blocks of 32 int8 with a scale and scale * sum, both f32
-  kQ8Wide,    // the same values as int16
+  kF32,       // panels of DenseInput; beyond the last value stand zeros
+  kQ8,        // panels of BlockInput: see kernels/packed.h
   kGgmlQ8_0,  // what ggml's vec_dot of the remaining types reads
   kGgmlQ8_1,
   kGgmlQ8K,
-  kGgmlF16,
-  kGgmlBf16,
 };
-inline constexpr int kInputFormats = 8;
+inline constexpr int kInputFormats = 5;
 
 // A set of formats, so that the matrices that read the same input share its conversion.
 class FormatSet {
@@ -51,16 +50,13 @@ class LinearInput {
   // Row `row` becomes x: [n_in]. Rows may be stored by several threads at once. REQUIRES: reserved.
   void store(FormatSet formats, int64_t row, std::span<const float> x);
 
-  // Row `row`, n_in values wide, in a format in which it was stored.
-  const std::byte* row(InputFormat format, int64_t row, int64_t n_in) const;
+  // All rows, n_in values wide, in a format in which they were stored.
+  const std::byte* rows(InputFormat format) const { return rows_[static_cast<int>(format)].data(); }
 
  private:
   int64_t max_rows_;
   Memory rows_[kInputFormats];
 };
-
-// Bytes of a row of n values.
-size_t input_row_bytes(InputFormat format, int64_t n);
 
 // One weight matrix, prepared for its kernel. Thread safety: const methods may be called from several threads at once.
 class Linear {
@@ -72,15 +68,16 @@ class Linear {
     bool add = false;
   };
   // Threads divide the outputs in multiples of this.
-  static constexpr int64_t kGrain = 8;
+  static constexpr int64_t kGrain = 16;
 
   Linear() = default;
 
-  // `weight` [n_out, n_in] and `bias` [n_out] or empty, of `weights`, which must outlive this. Types whose kernel wants
-  // its own layout are copied into it, and the file's pages released.
-  static Result<Linear> create(const StageWeights& weights, const Tensor& weight, const Tensor& bias);
-  // The same without a file behind the tensors.
-  static Result<Linear> create(const Tensor& weight, const Tensor& bias);
+  // `weight` [n_out, n_in] and `bias` [n_out] or empty. Types with a packed form are copied into `memory` by `team`;
+  // of the others the tensor must outlive this. `memory` must outlive this.
+  static Result<Linear> create(const Tensor& weight, const Tensor& bias, Arena& memory, ThreadTeam& team);
+
+  // Whether the tensor that it was made of is no longer needed.
+  bool is_packed() const { return form_.has_value(); }
 
   int64_t n_in() const { return n_in_; }
   int64_t n_out() const { return n_out_; }
@@ -92,14 +89,16 @@ class Linear {
  private:
   int64_t n_in_ = 0, n_out_ = 0;
   InputFormat format_ = InputFormat::kF32;
-  ggml_type type_ = GGML_TYPE_F32;
-  const std::byte* rows_ = nullptr;  // packed_ or the file's
-  size_t row_bytes_ = 0;             // of one row; of packed groups, an eighth of a group
-  Memory packed_;
+  void multiply_by_vec_dot(const LinearInput& x, Part outputs, Part rows, Target target) const;
+
+  std::optional<kernels::WeightForm> form_;  // of packed_
+  const std::byte* packed_ = nullptr;
+  Tensor rows_;              // the file's, of types without a packed form
   std::vector<float> bias_;  // padded to whole grains
 };
 
-// A vector of weights (norm, bias) as f32. A row of a matrix of any type as f32.
+// A vector of weights (norm, bias) as f32. A row of a matrix of any type as f32, for the types with a packed form with
+// the same bits on every machine.
 std::vector<float> to_f32_vector(const Tensor& tensor);
 void copy_row_f32(const Tensor& tensor, int64_t row, std::span<float> out);
 

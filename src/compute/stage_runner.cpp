@@ -5,9 +5,10 @@
 #include <utility>
 
 #include "compute/attention.h"
-#include "compute/elementwise.h"
+#include "compute/kernels/kernels.h"
 #include "compute/linear.h"
 #include "compute/paths.h"
+#include "compute/rope.h"
 #include "compute/thread_team.h"
 
 namespace sluice {
@@ -38,7 +39,20 @@ std::vector<float> vector_or_empty(const Tensor& tensor) {
   return tensor ? to_f32_vector(tensor) : std::vector<float>();
 }
 
-Result<Layer> make_layer(const StageWeights& weights, const LayerWeights& w, KvLayer kv) {
+// Packs the matrices of a stage, and gives the file's pages back.
+struct Packer {
+  const StageWeights& weights;
+  Arena& memory;
+  ThreadTeam& team;
+
+  Result<Linear> operator()(const Tensor& weight, const Tensor& bias) const {
+    SLUICE_TRY(Linear linear, Linear::create(weight, bias, memory, team));
+    if (linear.is_packed()) weights.release(weight);
+    return linear;
+  }
+};
+
+Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv) {
   Layer layer{to_f32_vector(w.attention_norm),
               to_f32_vector(w.ffn_norm),
               vector_or_empty(w.q_norm),
@@ -55,13 +69,13 @@ Result<Layer> make_layer(const StageWeights& weights, const LayerWeights& w, KvL
               {},
               {},
               std::move(kv)};
-  SLUICE_TRY(layer.q, Linear::create(weights, w.q, w.q_bias));
-  SLUICE_TRY(layer.k, Linear::create(weights, w.k, w.k_bias));
-  SLUICE_TRY(layer.v, Linear::create(weights, w.v, w.v_bias));
-  SLUICE_TRY(layer.attention_out, Linear::create(weights, w.attention_out, w.attention_out_bias));
-  SLUICE_TRY(layer.gate, Linear::create(weights, w.gate, w.gate_bias));
-  SLUICE_TRY(layer.up, Linear::create(weights, w.up, w.up_bias));
-  SLUICE_TRY(layer.down, Linear::create(weights, w.down, w.down_bias));
+  SLUICE_TRY(layer.q, pack(w.q, w.q_bias));
+  SLUICE_TRY(layer.k, pack(w.k, w.k_bias));
+  SLUICE_TRY(layer.v, pack(w.v, w.v_bias));
+  SLUICE_TRY(layer.attention_out, pack(w.attention_out, w.attention_out_bias));
+  SLUICE_TRY(layer.gate, pack(w.gate, w.gate_bias));
+  SLUICE_TRY(layer.up, pack(w.up, w.up_bias));
+  SLUICE_TRY(layer.down, pack(w.down, w.down_bias));
   layer.qkv_formats = formats_of({&layer.q, &layer.k, &layer.v});
   layer.attention_out_formats = formats_of({&layer.attention_out});
   layer.ffn_formats = formats_of({&layer.gate, &layer.up});
@@ -109,6 +123,8 @@ class StageRunner::Impl {
   Status prepare_head();
   void reserve_inputs();
 
+  static constexpr int64_t kOwnInputRows = 2;
+
   // Parts of run(), each on every thread of the team; between them a barrier.
   void begin_rows(std::span<const Row> rows, float* hidden, int thread);
   void keep_tap(int32_t layer, const float* hidden, int thread);
@@ -121,16 +137,29 @@ class StageRunner::Impl {
   void store_rows(FormatSet formats, const float* from, int64_t width, int thread);
   void add_product(const Linear& linear, float* hidden, int thread);
 
+  Packer packer() { return {weights_, packed_, team_}; }
   Part rows_of(int thread) const { return part_of(n_rows_, 1, thread, team_.size()); }
+
+  // The input of the next products. Of few rows each thread makes one of its own: that takes less time than to wait for
+  // the others.
+  bool inputs_are_own() const { return n_rows_ <= kOwnInputRows; }
+  LinearInput& input(int thread) { return inputs_[inputs_are_own() ? static_cast<size_t>(thread) : 0]; }
+  Part input_rows_of(int thread) const { return inputs_are_own() ? Part{0, n_rows_} : rows_of(thread); }
+  void input_ready() {
+    if (!inputs_are_own()) team_.barrier();
+  }
+
   Part outputs_of(const Linear& linear, int thread) const {
     return part_of(linear.n_out(), Linear::kGrain, thread, team_.size());
   }
   int64_t q_width() const { return int64_t{shape_.n_heads} * shape_.head_dim; }
   int64_t qkv_width() const { return q_width() + 2 * shape_.kv_width(); }
 
+  const kernels::Kernels& kernels_ = kernels::kernels();
   StageOptions options_;
   HyperParameters h_;
   StageWeights weights_;
+  Arena packed_;
   AttentionShape shape_;
   Rope rope_;
   TreeAttention attention_;
@@ -142,7 +171,7 @@ class StageRunner::Impl {
   // For the batch at hand, max_rows each.
   int64_t n_rows_ = 0;
   std::vector<Path> row_paths_;
-  LinearInput input_;
+  std::vector<LinearInput> inputs_;         // [thread], the first with room for max_rows, the others for few
   Memory qkv_;                              // [rows, q_width + 2 kv_width]: queries, keys, values
   Memory attended_;                         // [rows, q_width]
   Memory gate_, up_;                        // [rows, d_ff]
@@ -163,7 +192,6 @@ StageRunner::Impl::Impl(const ModelFile& model, const StageOptions& options, Sta
       paths_(options.n_cells),
       team_(options.threads),
       row_paths_(static_cast<size_t>(options.max_rows)),
-      input_(options.max_rows),
       normed_(static_cast<size_t>(options.threads), std::vector<float>(static_cast<size_t>(h_.d_model))) {
   const auto floats = [&](int64_t width) {
     return Memory(static_cast<size_t>(options.max_rows * width) * sizeof(float));
@@ -174,6 +202,9 @@ StageRunner::Impl::Impl(const ModelFile& model, const StageOptions& options, Sta
   up_ = floats(h_.d_ff);
   angles_ = floats(rope_.size());
   for (int thread = 0; thread < options.threads; ++thread) scratch_.emplace_back(shape_, options.n_cells);
+  for (int thread = 0; thread < options.threads; ++thread) {
+    inputs_.emplace_back(thread == 0 ? std::max<int64_t>(options.max_rows, kOwnInputRows) : kOwnInputRows);
+  }
   for (size_t i = 0; i < options.taps.size(); ++i) taps_.push_back(floats(h_.d_model));
 }
 
@@ -191,27 +222,29 @@ Result<std::unique_ptr<StageRunner::Impl>> StageRunner::Impl::create(const Model
 Status StageRunner::Impl::prepare_layers() {
   layers_.reserve(weights_.layers.size());
   for (const LayerWeights& w : weights_.layers) {
-    SLUICE_TRY(Layer layer, make_layer(weights_, w, KvLayer(shape_, options_.n_cells, options_.kv == KvType::kF16)));
+    SLUICE_TRY(Layer layer, make_layer(packer(), w, KvLayer(shape_, options_.n_cells, options_.kv == KvType::kF16)));
     layers_.push_back(std::move(layer));
   }
   return {};
 }
 
 Status StageRunner::Impl::prepare_head() {
-  SLUICE_TRY(Linear output, Linear::create(weights_, weights_.output, weights_.output_bias));
+  SLUICE_TRY(Linear output, packer()(weights_.output, weights_.output_bias));
   const FormatSet formats = formats_of({&output});
   head_ = Head{to_f32_vector(weights_.output_norm), std::move(output), formats};
   return {};
 }
 
 void StageRunner::Impl::reserve_inputs() {
-  for (const Layer& layer : layers_) {
-    input_.reserve(layer.qkv_formats, h_.d_model);
-    input_.reserve(layer.attention_out_formats, q_width());
-    input_.reserve(layer.ffn_formats, h_.d_model);
-    input_.reserve(layer.down_formats, h_.d_ff);
+  for (LinearInput& input : inputs_) {
+    for (const Layer& layer : layers_) {
+      input.reserve(layer.qkv_formats, h_.d_model);
+      input.reserve(layer.attention_out_formats, q_width());
+      input.reserve(layer.ffn_formats, h_.d_model);
+      input.reserve(layer.down_formats, h_.d_ff);
+    }
+    if (head_) input.reserve(head_->formats, h_.d_model);
   }
-  if (head_) input_.reserve(head_->formats, h_.d_model);
 }
 
 void StageRunner::Impl::run(std::span<const Row> rows, float* hidden) {
@@ -220,6 +253,7 @@ void StageRunner::Impl::run(std::span<const Row> rows, float* hidden) {
   for (size_t i = 0; i < rows.size(); ++i) paths_.find(rows[i], row_paths_[i]);
   team_.run([&](int thread) {
     begin_rows(rows, hidden, thread);
+    if (inputs_are_own()) team_.barrier();  // else each thread goes on with the rows that it began
     for (int32_t i = 0; i < options_.range.count(); ++i) {
       keep_tap(options_.range.first + i, hidden, thread);
       compute_layer(layers_[static_cast<size_t>(i)], rows, hidden, thread);
@@ -249,7 +283,7 @@ void StageRunner::Impl::keep_tap(int32_t layer, const float* hidden, int thread)
 
 void StageRunner::Impl::compute_layer(Layer& layer, std::span<const Row> rows, float* hidden, int thread) {
   normalise(layer.attention_norm, layer.qkv_formats, hidden, thread);
-  team_.barrier();
+  input_ready();
   project_qkv(layer, thread);
   team_.barrier();
   turn_and_store(layer, rows, thread);
@@ -257,27 +291,26 @@ void StageRunner::Impl::compute_layer(Layer& layer, std::span<const Row> rows, f
   attend(layer, thread);
   team_.barrier();
   store_rows(layer.attention_out_formats, attended_.as<float>(), q_width(), thread);
-  team_.barrier();
+  input_ready();
   add_product(layer.attention_out, hidden, thread);
   team_.barrier();
   normalise(layer.ffn_norm, layer.ffn_formats, hidden, thread);
-  team_.barrier();
+  input_ready();
   feed_forward(layer, thread);
   team_.barrier();
   store_rows(layer.down_formats, gate_.as<float>(), h_.d_ff, thread);
-  team_.barrier();
+  input_ready();
   add_product(layer.down, hidden, thread);
   team_.barrier();
 }
 
 void StageRunner::Impl::normalise(const std::vector<float>& weight, FormatSet formats, const float* hidden,
                                   int thread) {
-  const auto d = static_cast<size_t>(h_.d_model);
   std::vector<float>& normed = normed_[static_cast<size_t>(thread)];
-  const Part mine = rows_of(thread);
+  const Part mine = input_rows_of(thread);
   for (int64_t i = mine.begin; i < mine.end; ++i) {
-    rms_norm({hidden + i * h_.d_model, d}, weight, h_.norm_epsilon, normed);
-    input_.store(formats, i, normed);
+    kernels_.rms_norm(hidden + i * h_.d_model, weight.data(), h_.d_model, h_.norm_epsilon, normed.data());
+    input(thread).store(formats, i, normed);
   }
 }
 
@@ -285,13 +318,13 @@ void StageRunner::Impl::project_qkv(const Layer& layer, int thread) {
   float* q = qkv_.as<float>();
   float* k = q + q_width();
   float* v = k + shape_.kv_width();
-  layer.q.multiply(input_, n_rows_, outputs_of(layer.q, thread), {q, qkv_width()});
-  layer.k.multiply(input_, n_rows_, outputs_of(layer.k, thread), {k, qkv_width()});
-  layer.v.multiply(input_, n_rows_, outputs_of(layer.v, thread), {v, qkv_width()});
+  layer.q.multiply(input(thread), n_rows_, outputs_of(layer.q, thread), {q, qkv_width()});
+  layer.k.multiply(input(thread), n_rows_, outputs_of(layer.k, thread), {k, qkv_width()});
+  layer.v.multiply(input(thread), n_rows_, outputs_of(layer.v, thread), {v, qkv_width()});
 }
 
 void StageRunner::Impl::turn_and_store(Layer& layer, std::span<const Row> rows, int thread) {
-  const auto angles = static_cast<size_t>(rope_.size()), head_dim = static_cast<size_t>(shape_.head_dim);
+  const auto angles = static_cast<size_t>(rope_.size());
   const Part mine = rows_of(thread);
   for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i) {
     float* q = qkv_.as<float>() + static_cast<int64_t>(i) * qkv_width();
@@ -299,9 +332,9 @@ void StageRunner::Impl::turn_and_store(Layer& layer, std::span<const Row> rows, 
     const std::span<const float> turn{angles_.as<float>() + i * angles, angles};
     const auto finish = [&](float* heads, int32_t n, const std::vector<float>& norm) {
       for (int32_t head = 0; head < n; ++head) {
-        const std::span<float> one{heads + head * shape_.head_dim, head_dim};
-        if (!norm.empty()) rms_norm(one, norm, h_.norm_epsilon, one);
-        rope_.turn(turn, one.data());
+        float* one = heads + head * shape_.head_dim;
+        if (!norm.empty()) kernels_.rms_norm(one, norm.data(), shape_.head_dim, h_.norm_epsilon, one);
+        rope_.turn(turn, one);
       }
     };
     finish(q, shape_.n_heads, layer.q_norm);
@@ -341,24 +374,23 @@ void StageRunner::Impl::attend(const Layer& layer, int thread) {
 // gate = silu(gate) * up, each thread on the outputs that it computed itself.
 void StageRunner::Impl::feed_forward(const Layer& layer, int thread) {
   const Part mine = outputs_of(layer.gate, thread);
-  layer.gate.multiply(input_, n_rows_, mine, {gate_.as<float>(), h_.d_ff});
-  layer.up.multiply(input_, n_rows_, mine, {up_.as<float>(), h_.d_ff});
-  const auto width = static_cast<size_t>(mine.end - mine.begin);
+  layer.gate.multiply(input(thread), n_rows_, mine, {gate_.as<float>(), h_.d_ff});
+  layer.up.multiply(input(thread), n_rows_, mine, {up_.as<float>(), h_.d_ff});
   for (int64_t i = 0; i < n_rows_; ++i) {
     const int64_t at = i * h_.d_ff + mine.begin;
-    silu_times({gate_.as<float>() + at, width}, {up_.as<float>() + at, width});
+    kernels_.silu_times(gate_.as<float>() + at, up_.as<float>() + at, mine.end - mine.begin);
   }
 }
 
 void StageRunner::Impl::store_rows(FormatSet formats, const float* from, int64_t width, int thread) {
-  const Part mine = rows_of(thread);
+  const Part mine = input_rows_of(thread);
   for (int64_t i = mine.begin; i < mine.end; ++i) {
-    input_.store(formats, i, {from + i * width, static_cast<size_t>(width)});
+    input(thread).store(formats, i, {from + i * width, static_cast<size_t>(width)});
   }
 }
 
 void StageRunner::Impl::add_product(const Linear& linear, float* hidden, int thread) {
-  linear.multiply(input_, n_rows_, outputs_of(linear, thread), {hidden, h_.d_model, /*add=*/true});
+  linear.multiply(input(thread), n_rows_, outputs_of(linear, thread), {hidden, h_.d_model, /*add=*/true});
 }
 
 void StageRunner::Impl::logits(int64_t n, const float* hidden, float* logits) {
@@ -367,8 +399,8 @@ void StageRunner::Impl::logits(int64_t n, const float* hidden, float* logits) {
     n_rows_ = std::min<int64_t>(n - first, options_.max_rows);
     team_.run([&](int thread) {
       normalise(head_->norm, head_->formats, hidden + first * h_.d_model, thread);
-      team_.barrier();
-      head_->output.multiply(input_, n_rows_, outputs_of(head_->output, thread),
+      input_ready();
+      head_->output.multiply(input(thread), n_rows_, outputs_of(head_->output, thread),
                              {logits + first * h_.n_vocab, h_.n_vocab});
     });
   }

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "compute/decoding.h"
+#include "compute/kernels/kernels.h"
+#include "compute/kernels/pack.h"
 
 namespace sluice::test {
 namespace {
@@ -27,7 +29,12 @@ struct Matrix {
     bias = Dice(seed + 1).normals(static_cast<size_t>(n_out));
     bias_tensor = {"b", GGML_TYPE_F32, {n_out, 1}, reinterpret_cast<const std::byte*>(bias.data()), 0};
   }
+  Linear linear(const Tensor& bias_or_none) const {
+    ThreadTeam team(2);
+    return *Linear::create(tensor, bias_or_none, memory, team);
+  }
   int64_t n_in, n_out;
+  mutable Arena memory;
   std::vector<std::byte> bytes;
   std::vector<float> bias;
   Tensor tensor, bias_tensor;
@@ -55,7 +62,7 @@ TEST(Linear, AgreesWithTheProductInDoublePrecision) {
     SCOPED_TRACE(ggml_type_name(type));
     for (const int64_t n_out : {1, 13, 40}) {
       const Matrix m(type, ggml_blck_size(type) == 1 ? 71 : 512, n_out, 11);
-      const Linear linear = *Linear::create(m.tensor, m.bias_tensor);
+      const Linear linear = m.linear(m.bias_tensor);
       const int64_t rows = 5;
       const std::vector<float> x = Dice(5).normals(static_cast<size_t>(rows * m.n_in));
       const std::vector<float> y = multiply(linear, x, rows, 1);
@@ -83,7 +90,7 @@ TEST(Linear, GivesTheSameBitsAtEveryWidthAndNumberOfThreads) {
   for (const ggml_type type : kTypes) {
     SCOPED_TRACE(ggml_type_name(type));
     const Matrix m(type, 256, 43, 3);
-    const Linear linear = *Linear::create(m.tensor, m.bias_tensor);
+    const Linear linear = m.linear(m.bias_tensor);
     const std::vector<float> x = Dice(9).normals(static_cast<size_t>(kWidest * m.n_in));
     const std::vector<float> all = multiply(linear, x, kWidest, 1);
     for (const int64_t width : {1, 2, 3, 4, 5, 7, 8, 16, 31, 64, 65, 100, 255}) {
@@ -98,9 +105,49 @@ TEST(Linear, GivesTheSameBitsAtEveryWidthAndNumberOfThreads) {
   }
 }
 
+TEST(Linear, GivesTheSameBitsOnEveryInstructionSet) {
+  const kernels::Kernels& best = kernels::kernels();
+  for (const ggml_type type : kTypes) {
+    SCOPED_TRACE(ggml_type_name(type));
+    for (const int64_t n_out : {1, 16, 43}) {
+      const Matrix m(type, ggml_blck_size(type) == 1 ? 133 : 512, n_out, 3);
+      const Linear linear = m.linear(m.bias_tensor);
+      const std::vector<float> x = Dice(9).normals(static_cast<size_t>(37 * m.n_in));
+      kernels::use_kernels(*kernels::runnable_kernels().front());
+      const std::vector<float> expected = multiply(linear, x, 37, 1);
+      for (const kernels::Kernels* kernels : kernels::runnable_kernels()) {
+        SCOPED_TRACE(kernels->name);
+        kernels::use_kernels(*kernels);
+        for (const int64_t width : {1, 2, 3, 5, 8, 11, 37}) {
+          const std::vector<float> some = multiply(linear, x, width, 2);
+          EXPECT_TRUE(std::equal(some.begin(), some.end(), expected.begin())) << width << " rows";
+        }
+      }
+      kernels::use_kernels(best);
+    }
+  }
+}
+
+// What a file says, as ggml reads it: exact up to the rounding of products and sums.
+TEST(Linear, ReadsRowsOfWeightsAsGgmlDoes) {
+  for (const ggml_type type : kTypes) {
+    SCOPED_TRACE(ggml_type_name(type));
+    const Matrix m(type, ggml_blck_size(type) == 1 ? 71 : 768, 3, 8);
+    std::vector<float> expected(static_cast<size_t>(m.n_in)), found = expected;
+    const std::byte* last = m.bytes.data() + 2 * m.tensor.row_bytes;
+    if (type == GGML_TYPE_F32) {
+      std::copy(last, last + m.tensor.row_bytes, reinterpret_cast<std::byte*>(expected.data()));
+    } else {
+      ggml_get_type_traits(type)->to_float(last, expected.data(), m.n_in);
+    }
+    copy_row_f32(m.tensor, 2, found);
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-6) << i;
+  }
+}
+
 TEST(Linear, AddsToWhatIsThere) {
   const Matrix m(GGML_TYPE_Q4_1, 64, 20, 1);
-  const Linear linear = *Linear::create(m.tensor, {});
+  const Linear linear = m.linear({});
   const std::vector<float> x = Dice(2).normals(64);
   const std::vector<float> y = multiply(linear, x, 1, 1);
   FormatSet formats;
@@ -113,10 +160,45 @@ TEST(Linear, AddsToWhatIsThere) {
   for (size_t i = 0; i < sum.size(); ++i) EXPECT_EQ(sum[i], 2.0f + y[i]);
 }
 
-// The definition in linear_kernels.h, in plain C++.
+// The value of an output as kernels/table.h defines it, one row of weights by one of x, from ggml's reading of the
+// file.
+float by_definition(const Matrix& m, int64_t output, const float* x) {
+  const auto form = *kernels::packed_form(m.tensor.type);
+  std::vector<float> weights(static_cast<size_t>(m.n_in));
+  copy_row_f32(m.tensor, output, weights);
+  float y = 0.0f;
+  if (kernels::is_dense(form)) {
+    for (int64_t at = 0; at < m.n_in; at += 8) {
+      float sum = 0.0f;
+      for (int64_t k = at; k < std::min(at + 8, m.n_in); ++k) {
+        sum = k == at ? weights[static_cast<size_t>(k)] * x[k] : std::fma(weights[static_cast<size_t>(k)], x[k], sum);
+      }
+      y += sum;
+    }
+    return y;
+  }
+  ADD_FAILURE() << "not dense";
+  return y;
+}
+
+TEST(Linear, DenseProductsAreSummedInBlocksOf8) {
+  for (const ggml_type type : {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16}) {
+    for (const int64_t n_in : {1, 15, 16, 33, 71}) {
+      const Matrix m(type, n_in, 19, 4);
+      const Linear linear = m.linear({});
+      const std::vector<float> x = Dice(6).normals(static_cast<size_t>(n_in));
+      const std::vector<float> y = multiply(linear, x, 1, 1);
+      for (int64_t output = 0; output < 19; ++output) {
+        EXPECT_EQ(y[static_cast<size_t>(output)], by_definition(m, output, x.data()));
+      }
+    }
+  }
+}
+
+// The definition in kernels/table.h, in plain C++.
 TEST(Linear, Q8_0IsTheExactIntegerSumOfEachBlockScaledInOrder) {
   const Matrix m(GGML_TYPE_Q8_0, 96, 9, 4);
-  const Linear linear = *Linear::create(m.tensor, {});
+  const Linear linear = m.linear({});
   const std::vector<float> x = Dice(6).normals(96);
   const std::vector<float> y = multiply(linear, x, 1, 1);
   for (int64_t output = 0; output < 9; ++output) {

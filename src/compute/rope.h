@@ -1,4 +1,4 @@
-// What a layer does to single values: norms, rotary embedding, activation.
+// Rotary embedding.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,6 @@
 #include "model/model_file.h"
 
 namespace sluice {
-
-// out[i] = x[i] * weight[i] / sqrt(mean(x^2) + epsilon). x and out may be the same.
-void rms_norm(std::span<const float> x, std::span<const float> weight, float epsilon, std::span<float> out);
-
-// gate[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + e^-x).
-void silu_times(std::span<float> gate, std::span<const float> up);
-
-// x = softmax(x). The sum is of eight partial sums, by i mod 8.
-void softmax(std::span<float> x);
 
 // The angles by which a model turns queries and keys: a pure function of the position.
 class Rope {

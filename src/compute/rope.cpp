@@ -1,11 +1,8 @@
-#include "compute/elementwise.h"
+#include "compute/rope.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-
-#include "base/math.h"
-#include "compute/simd.h"
 
 namespace sluice {
 namespace {
@@ -30,40 +27,6 @@ class YarnRamp {
 };
 
 }  // namespace
-
-void rms_norm(std::span<const float> x, std::span<const float> weight, float epsilon, std::span<float> out) {
-  const size_t n = x.size(), whole = n / kLanes * kLanes;
-  F32x8 squares = zero8();
-  for (size_t i = 0; i < whole; i += kLanes) squares = fma8(load8(&x[i]), load8(&x[i]), squares);
-  float sum = sum8(squares);
-  for (size_t i = whole; i < n; ++i) sum = std::fma(x[i], x[i], sum);
-  const float scale = 1.0f / std::sqrt(sum / static_cast<float>(n) + epsilon);
-  for (size_t i = 0; i < n; ++i) out[i] = x[i] * scale * weight[i];
-}
-
-void silu_times(std::span<float> gate, std::span<const float> up) {
-  const size_t n = gate.size();
-  float* g = gate.data();
-  const float* u = up.data();
-  for (size_t i = 0; i < n; ++i) g[i] = g[i] / (1.0f + exp_f32(-g[i])) * u[i];
-}
-
-void softmax(std::span<float> x) {
-  const size_t n = x.size(), whole = n / kLanes * kLanes;
-  float* values = x.data();
-  F32x8 most = splat8(-INFINITY);
-  for (size_t i = 0; i < whole; i += kLanes) most = max8(most, load8(values + i));
-  float largest = largest8(most);
-  for (size_t i = whole; i < n; ++i) largest = std::max(largest, values[i]);
-
-  for (size_t i = 0; i < n; ++i) values[i] = exp_f32(values[i] - largest);
-  F32x8 sums = zero8();
-  for (size_t i = 0; i < whole; i += kLanes) sums = add8(sums, load8(values + i));
-  float rest[kLanes] = {};
-  std::copy(values + whole, values + n, rest);
-  const float share = 1.0f / sum8(add8(sums, load8(rest)));
-  for (size_t i = 0; i < n; ++i) values[i] *= share;
-}
 
 Rope::Rope(const RopeParameters& p, std::span<const float> factors)
     : pairing_(p.pairing), magnitude_(p.attention_factor) {

@@ -1,0 +1,65 @@
+#include <vector>
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+#include "compute/kernels/kernels.h"
+
+namespace sluice::kernels {
+
+#define SLUICE_DECLARE(isa) \
+  namespace isa {           \
+  Kernels table();          \
+  }
+SLUICE_DECLARE(scalar)
+#if defined(__x86_64__)
+SLUICE_DECLARE(avx2)
+SLUICE_DECLARE(avx512)
+#elif defined(__aarch64__)
+SLUICE_DECLARE(neon)
+#endif
+
+namespace {
+
+std::vector<const Kernels*> find_runnable() {
+  std::vector<const Kernels*> found;
+  static const Kernels of_scalar = scalar::table();
+  found.push_back(&of_scalar);
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {  // with F16C on every processor there is
+    static const Kernels of_avx2 = avx2::table();
+    found.push_back(&of_avx2);
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni")) {
+      static const Kernels of_avx512 = avx512::table();
+      found.push_back(&of_avx512);
+    }
+  }
+#elif defined(__aarch64__)
+  constexpr unsigned long kDotProducts = 1ul << 20;  // HWCAP_ASIMDDP
+  if (getauxval(AT_HWCAP) & kDotProducts) {
+    static const Kernels of_neon = neon::table();
+    found.push_back(&of_neon);
+  }
+#endif
+  return found;
+}
+
+const Kernels*& chosen() {
+  static const Kernels* kernels = runnable_kernels().back();
+  return kernels;
+}
+
+}  // namespace
+
+std::span<const Kernels* const> runnable_kernels() {
+  static const std::vector<const Kernels*> all = find_runnable();
+  return all;
+}
+
+const Kernels& kernels() { return *chosen(); }
+
+void use_kernels(const Kernels& kernels) { chosen() = &kernels; }
+
+}  // namespace sluice::kernels

@@ -1,0 +1,374 @@
+// Integer sums of a block: sums[c], lane r = sum over 32 inputs k of value(row first_row + r, k) * x[c].q[k], exact.
+//
+// Instructions that multiply unsigned by signed bytes want codes without signs: where kBias is not 0, the sums are of
+// value + kBias, and the caller subtracts kBias * sum(x).
+#pragma once
+
+#include "compute/kernels/packed.h"
+#include "compute/kernels/simd.h"
+
+namespace sluice::kernels::SLUICE_ISA {
+
+#if SLUICE_SIMD_AVX512
+
+// Steps i and i + 4 of all rows.
+struct StepPair {
+  __m512i first, second;
+};
+
+inline __m512i load64(const void* p) { return _mm512_loadu_si512(p); }
+inline __m512i bytes(int8_t x) { return _mm512_set1_epi8(x); }
+
+inline StepPair nibbles(const Nibbles& codes, int i) {
+  const __m512i both = load64(codes.q[i]);
+  return {_mm512_and_si512(both, bytes(15)), _mm512_and_si512(_mm512_srli_epi16(both, 4), bytes(15))};
+}
+inline __m512i look_up(const int8_t (&table)[16], int8_t bias, __m512i index) {
+  const __m128i values = _mm_add_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)), _mm_set1_epi8(bias));
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), index);
+}
+
+template <class Codes>
+inline constexpr int kBias = 0;
+template <>
+inline constexpr int kBias<CodesNonlinear4> = 127;
+template <>
+inline constexpr int kBias<CodesFloat4> = 12;
+template <>
+inline constexpr int kBias<Codes6> = 32;
+template <>
+inline constexpr int kBias<Codes8> = 128;
+
+inline StepPair steps(const Codes4& codes, int i) { return nibbles(codes, i); }
+inline StepPair steps(const CodesNonlinear4& codes, int i) {
+  const StepPair index = nibbles(codes, i);
+  return {look_up(kNonlinear4, 127, index.first), look_up(kNonlinear4, 127, index.second)};
+}
+inline StepPair steps(const CodesFloat4& codes, int i) {
+  const StepPair index = nibbles(codes, i);
+  return {look_up(kFloat4, 12, index.first), look_up(kFloat4, 12, index.second)};
+}
+inline StepPair steps(const Codes5& codes, int i) {
+  const StepPair low = nibbles(codes, i);
+  const __m512i high = load64(codes.high), bit = bytes(16);
+  return {_mm512_or_si512(low.first, _mm512_and_si512(_mm512_sll_epi16(high, _mm_cvtsi32_si128(4 - i)), bit)),
+          _mm512_or_si512(low.second, _mm512_and_si512(_mm512_srl_epi16(high, _mm_cvtsi32_si128(i)), bit))};
+}
+inline StepPair steps(const Codes6& codes, int i) {
+  const StepPair low = nibbles(codes, i);
+  const auto bits = [&](int half) {
+    const __m512i moved = _mm512_srl_epi16(load64(codes.high[half]), _mm_cvtsi32_si128(2 * i));
+    return _mm512_slli_epi16(_mm512_and_si512(moved, bytes(3)), 4);
+  };
+  return {_mm512_or_si512(low.first, bits(0)), _mm512_or_si512(low.second, bits(1))};
+}
+inline StepPair steps(const Codes8& codes, int i) {
+  const __m512i sign = bytes(-128);
+  return {_mm512_xor_si512(load64(codes.q[i]), sign), _mm512_xor_si512(load64(codes.q[i + 4]), sign)};
+}
+
+inline __m512i splat_step(const int8_t* x) {
+  int32_t four;
+  std::memcpy(&four, x, sizeof four);
+  return _mm512_set1_epi32(four);
+}
+
+// The sums of the first and of the second half of the block.
+template <class Codes, int C>
+inline void half_sums(const Codes& codes, const BlockInput* x, IntRows (&first)[C], IntRows (&second)[C]) {
+  for (int c = 0; c < C; ++c) first[c].v = second[c].v = _mm512_setzero_si512();
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const StepPair w = steps(codes, i);
+    for (int c = 0; c < C; ++c) {
+      first[c].v = _mm512_dpbusd_epi32(first[c].v, w.first, splat_step(x[c].q + 4 * i));
+      second[c].v = _mm512_dpbusd_epi32(second[c].v, w.second, splat_step(x[c].q + 16 + 4 * i));
+    }
+  }
+}
+
+template <class Codes, int C>
+inline void block_sums(const Codes& codes, int, const BlockInput* x, IntRows (&sums)[C]) {
+  IntRows second[C];
+  half_sums(codes, x, sums, second);
+  for (int c = 0; c < C; ++c) sums[c].v = _mm512_add_epi32(sums[c].v, second[c].v);
+}
+
+template <int C>
+inline void scaled_sums(const Codes6& codes, int, const int8_t (&scale)[kGroup][2], const BlockInput* x,
+                        IntRows (&sums)[C]) {
+  IntRows second[C];
+  half_sums(codes, x, sums, second);
+  const __m512i pairs = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(scale)));
+  const __m512i low = _mm512_srai_epi32(_mm512_slli_epi32(pairs, 16), 16), high = _mm512_srai_epi32(pairs, 16);
+  for (int c = 0; c < C; ++c) {
+    const IntRows a = subtract(sums[c], 32 * x[c].half_sums[0]), b = subtract(second[c], 32 * x[c].half_sums[1]);
+    sums[c].v = _mm512_add_epi32(_mm512_mullo_epi32(a.v, low), _mm512_mullo_epi32(b.v, high));
+  }
+}
+
+#elif SLUICE_SIMD_X86
+
+// Steps i and i + 4 of eight rows.
+struct StepPair {
+  __m256i first, second;
+};
+
+inline __m256i load32(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+inline __m256i bytes(int8_t x) { return _mm256_set1_epi8(x); }
+
+inline StepPair nibbles(const Nibbles& codes, int row, int i) {
+  const __m256i both = load32(codes.q[i][row]);
+  return {_mm256_and_si256(both, bytes(15)), _mm256_and_si256(_mm256_srli_epi16(both, 4), bytes(15))};
+}
+inline __m256i look_up(const int8_t (&table)[16], __m256i index) {
+  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table))),
+                             index);
+}
+
+inline StepPair steps(const Codes4& codes, int row, int i) { return nibbles(codes, row, i); }
+inline StepPair steps(const CodesNonlinear4& codes, int row, int i) {
+  const StepPair index = nibbles(codes, row, i);
+  return {look_up(kNonlinear4, index.first), look_up(kNonlinear4, index.second)};
+}
+inline StepPair steps(const CodesFloat4& codes, int row, int i) {
+  const StepPair index = nibbles(codes, row, i);
+  return {look_up(kFloat4, index.first), look_up(kFloat4, index.second)};
+}
+inline StepPair steps(const Codes5& codes, int row, int i) {
+  const StepPair low = nibbles(codes, row, i);
+  const __m256i high = load32(codes.high[row]), bit = bytes(16);
+  return {_mm256_or_si256(low.first, _mm256_and_si256(_mm256_sll_epi16(high, _mm_cvtsi32_si128(4 - i)), bit)),
+          _mm256_or_si256(low.second, _mm256_and_si256(_mm256_srl_epi16(high, _mm_cvtsi32_si128(i)), bit))};
+}
+inline StepPair steps(const Codes6& codes, int row, int i) {
+  const StepPair low = nibbles(codes, row, i);
+  const auto bits = [&](int part) {
+    const __m256i moved = _mm256_srl_epi16(load32(codes.high[part][row]), _mm_cvtsi32_si128(2 * i));
+    return _mm256_slli_epi16(_mm256_and_si256(moved, bytes(3)), 4);
+  };
+  return {_mm256_sub_epi8(_mm256_or_si256(low.first, bits(0)), bytes(32)),
+          _mm256_sub_epi8(_mm256_or_si256(low.second, bits(1)), bytes(32))};
+}
+inline StepPair steps(const Codes8& codes, int row, int i) {
+  return {load32(codes.q[i][row]), load32(codes.q[i + 4][row])};
+}
+
+inline __m256i splat_step(const int8_t* x) {
+  int32_t four;
+  std::memcpy(&four, x, sizeof four);
+  return _mm256_set1_epi32(four);
+}
+
+template <class Codes>
+inline constexpr int kBias = 0;
+
+// Products of pairs of bytes are summed in 16 bits. So many steps fit: their codes' largest value times 127 times 2
+// stays below 2^15.
+template <class Codes>
+inline constexpr int kStepsIn16Bits = 1;
+template <>
+inline constexpr int kStepsIn16Bits<Codes4> = 8;  // 15
+template <>
+inline constexpr int kStepsIn16Bits<CodesFloat4> = 8;  // 12
+template <>
+inline constexpr int kStepsIn16Bits<Codes5> = 4;  // 31
+template <>
+inline constexpr int kStepsIn16Bits<Codes6> = 4;  // 32
+
+template <class Codes>
+inline constexpr bool kSigned = true;
+template <>
+inline constexpr bool kSigned<Codes4> = false;
+template <>
+inline constexpr bool kSigned<Codes5> = false;
+
+template <class Codes>
+inline __m256i products(__m256i w, __m256i x) {
+  if constexpr (kSigned<Codes>) return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+  return _mm256_maddubs_epi16(w, x);
+}
+
+// first[c] and second[c], 16 lanes of 16 bits: the sums of steps 0 to 3 and of steps 4 to 7; if all eight fit into 16
+// bits, first is the sum of both.
+template <class Codes, int C>
+inline void sums_16(const Codes& codes, int row, const BlockInput* x, __m256i (&first)[C], __m256i (&second)[C]) {
+  constexpr bool kTogether = kStepsIn16Bits<Codes> == 8;
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const StepPair w = steps(codes, row, i);
+#pragma GCC unroll 16
+    for (int c = 0; c < C; ++c) {
+      const __m256i a = products<Codes>(w.first, splat_step(x[c].q + 4 * i));
+      const __m256i b = products<Codes>(w.second, splat_step(x[c].q + 16 + 4 * i));
+      first[c] = i == 0 ? a : _mm256_add_epi16(first[c], a);
+      if constexpr (kTogether) {
+        first[c] = _mm256_add_epi16(first[c], b);
+      } else {
+        second[c] = i == 0 ? b : _mm256_add_epi16(second[c], b);
+        pin(second[c]);
+      }
+      pin(first[c]);
+    }
+  }
+}
+
+template <class Codes, int C>
+inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows (&sums)[C]) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  if constexpr (kStepsIn16Bits < Codes >> 1) {
+    __m256i first[C], second[C];
+    sums_16(codes, row, x, first, second);
+    for (int c = 0; c < C; ++c) {
+      sums[c].v = _mm256_madd_epi16(first[c], ones);
+      if constexpr (kStepsIn16Bits<Codes> < 8) {
+        sums[c].v = _mm256_add_epi32(sums[c].v, _mm256_madd_epi16(second[c], ones));
+      }
+    }
+  } else {
+    for (int c = 0; c < C; ++c) sums[c].v = _mm256_setzero_si256();
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const StepPair w = steps(codes, row, i);
+#pragma GCC unroll 16
+      for (int c = 0; c < C; ++c) {
+        const __m256i a = _mm256_madd_epi16(products<Codes>(w.first, splat_step(x[c].q + 4 * i)), ones);
+        const __m256i b = _mm256_madd_epi16(products<Codes>(w.second, splat_step(x[c].q + 16 + 4 * i)), ones);
+        sums[c].v = _mm256_add_epi32(sums[c].v, _mm256_add_epi32(a, b));
+        pin(sums[c].v);
+      }
+    }
+  }
+}
+
+template <int C>
+inline void scaled_sums(const Codes6& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
+                        IntRows (&sums)[C]) {
+  __m256i first[C], second[C];
+  sums_16(codes, row, x, first, second);
+  const __m256i pairs = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scale[row])));
+  const __m256i low = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xA0), 0xA0);
+  const __m256i high = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xF5), 0xF5);
+  for (int c = 0; c < C; ++c) {
+    sums[c].v = _mm256_add_epi32(_mm256_madd_epi16(first[c], low), _mm256_madd_epi16(second[c], high));
+  }
+}
+
+#else
+
+template <class Codes>
+inline constexpr int kBias = 0;
+
+#if SLUICE_SIMD_NEON
+
+// A quarter of the rows: four, a step each.
+inline int8x16_t load_step(const void* p) { return vld1q_s8(static_cast<const int8_t*>(p)); }
+
+struct StepPair {
+  int8x16_t first, second;
+};
+inline StepPair nibbles(const Nibbles& codes, int i, int quarter) {
+  const uint8x16_t both = vld1q_u8(codes.q[i][4 * quarter]);
+  return {vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15))), vreinterpretq_s8_u8(vshrq_n_u8(both, 4))};
+}
+inline int8x16_t look_up(const int8_t (&table)[16], int8x16_t index) {
+  return vqtbl1q_s8(vld1q_s8(table), vreinterpretq_u8_s8(index));
+}
+inline StepPair steps(const Codes4& codes, int i, int quarter) { return nibbles(codes, i, quarter); }
+inline StepPair steps(const CodesNonlinear4& codes, int i, int quarter) {
+  const StepPair index = nibbles(codes, i, quarter);
+  return {look_up(kNonlinear4, index.first), look_up(kNonlinear4, index.second)};
+}
+inline StepPair steps(const CodesFloat4& codes, int i, int quarter) {
+  const StepPair index = nibbles(codes, i, quarter);
+  return {look_up(kFloat4, index.first), look_up(kFloat4, index.second)};
+}
+inline int8x16_t with_bits(int8x16_t low, uint8x16_t high, int from, uint8_t mask) {
+  const uint8x16_t bits = vandq_u8(vshlq_u8(high, vdupq_n_s8(static_cast<int8_t>(-from))), vdupq_n_u8(mask));
+  return vorrq_s8(low, vreinterpretq_s8_u8(vshlq_n_u8(bits, 4)));
+}
+inline StepPair steps(const Codes5& codes, int i, int quarter) {
+  const StepPair low = nibbles(codes, i, quarter);
+  const uint8x16_t high = vld1q_u8(codes.high[4 * quarter]);
+  return {with_bits(low.first, high, i, 1), with_bits(low.second, high, i + 4, 1)};
+}
+inline StepPair steps(const Codes6& codes, int i, int quarter) {
+  const StepPair low = nibbles(codes, i, quarter);
+  const auto part = [&](int8x16_t nibble, int half) {
+    return vsubq_s8(with_bits(nibble, vld1q_u8(codes.high[half][4 * quarter]), 2 * i, 3), vdupq_n_s8(32));
+  };
+  return {part(low.first, 0), part(low.second, 1)};
+}
+inline StepPair steps(const Codes8& codes, int i, int quarter) {
+  return {load_step(codes.q[i][4 * quarter]), load_step(codes.q[i + 4][4 * quarter])};
+}
+
+template <int Lane>
+inline void add_steps(const StepPair& w, int8x16_t x0, int8x16_t x1, int32x4_t& first, int32x4_t& second) {
+  first = vdotq_laneq_s32(first, w.first, x0, Lane);
+  second = vdotq_laneq_s32(second, w.second, x1, Lane);
+}
+
+template <class Codes, int C>
+inline void half_sums(const Codes& codes, int row, const BlockInput* x, IntRows (&first)[C], IntRows (&second)[C]) {
+  for (int part = 0; part < 2; ++part) {
+    const int quarter = row / 4 + part;
+    const StepPair w0 = steps(codes, 0, quarter), w1 = steps(codes, 1, quarter);
+    const StepPair w2 = steps(codes, 2, quarter), w3 = steps(codes, 3, quarter);
+    for (int c = 0; c < C; ++c) {
+      const int8x16_t x0 = vld1q_s8(x[c].q), x1 = vld1q_s8(x[c].q + 16);
+      int32x4_t a = vdupq_n_s32(0), b = vdupq_n_s32(0);
+      add_steps<0>(w0, x0, x1, a, b);
+      add_steps<1>(w1, x0, x1, a, b);
+      add_steps<2>(w2, x0, x1, a, b);
+      add_steps<3>(w3, x0, x1, a, b);
+      vst1q_s32(first[c].v + 4 * part, a);
+      vst1q_s32(second[c].v + 4 * part, b);
+    }
+  }
+}
+
+#else
+
+template <class Codes, int C>
+inline void half_sums(const Codes& codes, int first_row, const BlockInput* x, IntRows (&first)[C],
+                      IntRows (&second)[C]) {
+  for (int row = 0; row < kRows; ++row) {
+    int values[kBlock];
+    for (int k = 0; k < kBlock; ++k) values[k] = value_of(codes, first_row + row, k);
+    for (int c = 0; c < C; ++c) {
+      int32_t a = 0, b = 0;
+      for (int k = 0; k < 16; ++k) a += values[k] * x[c].q[k];
+      for (int k = 16; k < 32; ++k) b += values[k] * x[c].q[k];
+      first[c].v[row] = a;
+      second[c].v[row] = b;
+    }
+  }
+}
+
+#endif
+
+template <class Codes, int C>
+inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows (&sums)[C]) {
+  IntRows second[C];
+  half_sums(codes, row, x, sums, second);
+  for (int c = 0; c < C; ++c) {
+    for (int i = 0; i < kRows; ++i) sums[c].v[i] += second[c].v[i];
+  }
+}
+
+template <int C>
+inline void scaled_sums(const Codes6& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
+                        IntRows (&sums)[C]) {
+  IntRows second[C];
+  half_sums(codes, row, x, sums, second);
+  for (int c = 0; c < C; ++c) {
+    for (int i = 0; i < kRows; ++i) {
+      sums[c].v[i] = sums[c].v[i] * scale[row + i][0] + second[c].v[i] * scale[row + i][1];
+    }
+  }
+}
+
+#endif
+
+}  // namespace sluice::kernels::SLUICE_ISA

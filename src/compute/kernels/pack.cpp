@@ -1,0 +1,340 @@
+#include "compute/kernels/pack.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "compute/kernels/packed.h"
+
+namespace sluice::kernels {
+namespace {
+
+// --- The layouts of GGUF files. ---
+
+struct FileQ4_0 {
+  Half d;
+  uint8_t q[16];  // low nibbles: inputs 0 … 15, high nibbles: 16 … 31; likewise below
+};
+struct FileQ4_1 {
+  Half d, m;
+  uint8_t q[16];
+};
+struct FileQ5_0 {
+  Half d;
+  uint8_t high[4], q[16];  // bit k of `high`, little-endian: the fifth of input k
+};
+struct FileQ5_1 {
+  Half d, m;
+  uint8_t high[4], q[16];
+};
+struct FileQ8_0 {
+  Half d;
+  int8_t q[32];
+};
+struct FileQ4_K {
+  Half d, dmin;
+  uint8_t scales[12];
+  uint8_t q[4][32];  // [pair of blocks][input]: low nibbles the even, high nibbles the odd block
+};
+struct FileQ5_K {
+  Half d, dmin;
+  uint8_t scales[12];
+  uint8_t high[32];  // bit b of high[k]: the fifth of input k of block b
+  uint8_t q[4][32];
+};
+struct FileQ6_K {
+  uint8_t low[2][2][32];  // [half][block mod 2][input]: low nibbles blocks 0, 1 of the half, high nibbles 2, 3
+  uint8_t high[2][32];    // bits 2 b and 2 b + 1: of block b of the half
+  int8_t scales[16];      // of 16 inputs each
+  Half d;
+};
+struct FileIQ4_NL {
+  Half d;
+  uint8_t q[16];
+};
+struct FileIQ4_XS {
+  Half d;
+  uint8_t scales_high[2];
+  uint8_t scales_low[4];
+  uint8_t q[8][16];
+};
+struct FileMXFP4 {
+  uint8_t exponent;
+  uint8_t q[16];
+};
+static_assert(sizeof(FileQ4_0) == 18 && sizeof(FileQ4_1) == 20 && sizeof(FileQ5_0) == 22 && sizeof(FileQ5_1) == 24);
+static_assert(sizeof(FileQ8_0) == 34 && sizeof(FileQ4_K) == 144 && sizeof(FileQ5_K) == 176 && sizeof(FileQ6_K) == 210);
+static_assert(sizeof(FileIQ4_NL) == 18 && sizeof(FileIQ4_XS) == 136 && sizeof(FileMXFP4) == 17);
+
+// --- One row's part of a packed block. ---
+
+// Code k of the block, by a function of k.
+template <class Code>
+void put_nibbles(Nibbles& to, int row, Code code) {
+  for (int k = 0; k < 16; ++k)
+    to.q[k / 4][row][k % 4] = static_cast<uint8_t>((code(k) & 15) | (code(k + 16) & 15) << 4);
+}
+template <class Code>
+void put(Codes5& to, int row, Code code) {
+  put_nibbles(to, row, code);
+  for (int k = 0; k < kBlock; ++k) {
+    uint8_t& high = to.high[row][k % 4];
+    high = static_cast<uint8_t>(high | (code(k) >> 4 & 1) << (k / 4));
+  }
+}
+template <class Code>
+void put(Codes6& to, int row, Code code) {
+  put_nibbles(to, row, code);
+  for (int k = 0; k < kBlock; ++k) {
+    uint8_t& high = to.high[k / 16][row][k % 4];
+    high = static_cast<uint8_t>(high | (code(k) >> 4 & 3) << (2 * (k / 4 % 4)));
+  }
+}
+template <class Code>
+void put(Codes8& to, int row, Code code) {
+  for (int k = 0; k < kBlock; ++k) to.q[k / 4][row][k % 4] = static_cast<int8_t>(code(k));
+}
+template <class Code>
+void put(Nibbles& to, int row, Code code) {
+  put_nibbles(to, row, code);
+}
+
+auto nibbles_of(const uint8_t (&q)[16]) {
+  return [&q](int k) { return k < 16 ? q[k] & 15 : q[k - 16] >> 4; };
+}
+auto fives_of(const uint8_t (&q)[16], const uint8_t (&high)[4]) {
+  return [&q, &high](int k) { return (k < 16 ? q[k] & 15 : q[k - 16] >> 4) | (high[k / 8] >> (k % 8) & 1) << 4; };
+}
+
+// The eight 6-bit scales and minima of Q4_K and Q5_K.
+template <class File>
+void put_scales(const File& from, int row, SuperScaleAndMin& to) {
+  to.d[row] = from.d;
+  to.dmin[row] = from.dmin;
+  const uint8_t* s = from.scales;
+  for (int b = 0; b < 4; ++b) {
+    to.scale[b][row] = s[b] & 63;
+    to.min[b][row] = s[b + 4] & 63;
+    to.scale[b + 4][row] = static_cast<uint8_t>((s[b + 8] & 15) | s[b] >> 6 << 4);
+    to.min[b + 4][row] = static_cast<uint8_t>(s[b + 8] >> 4 | s[b + 4] >> 6 << 4);
+  }
+}
+
+void place(const FileQ4_0& from, int row, PackedQ4_0& to) {
+  to.scales.d[row] = from.d;
+  put(to.codes[0], row, nibbles_of(from.q));
+}
+void place(const FileQ4_1& from, int row, PackedQ4_1& to) {
+  to.scales.d[row] = from.d;
+  to.scales.m[row] = from.m;
+  put(to.codes[0], row, nibbles_of(from.q));
+}
+void place(const FileQ5_0& from, int row, PackedQ5_0& to) {
+  to.scales.d[row] = from.d;
+  put(to.codes[0], row, fives_of(from.q, from.high));
+}
+void place(const FileQ5_1& from, int row, PackedQ5_1& to) {
+  to.scales.d[row] = from.d;
+  to.scales.m[row] = from.m;
+  put(to.codes[0], row, fives_of(from.q, from.high));
+}
+void place(const FileQ8_0& from, int row, PackedQ8_0& to) {
+  to.scales.d[row] = from.d;
+  put(to.codes[0], row, [&](int k) { return from.q[k]; });
+}
+void place(const FileQ4_K& from, int row, PackedQ4_K& to) {
+  put_scales(from, row, to.scales);
+  for (int b = 0; b < 8; ++b) {
+    put(to.codes[b], row, [&](int k) { return b % 2 == 0 ? from.q[b / 2][k] & 15 : from.q[b / 2][k] >> 4; });
+  }
+}
+void place(const FileQ5_K& from, int row, PackedQ5_K& to) {
+  put_scales(from, row, to.scales);
+  for (int b = 0; b < 8; ++b) {
+    put(to.codes[b], row, [&](int k) {
+      const int low = b % 2 == 0 ? from.q[b / 2][k] & 15 : from.q[b / 2][k] >> 4;
+      return low | (from.high[k] >> b & 1) << 4;
+    });
+  }
+}
+void place(const FileQ6_K& from, int row, PackedQ6_K& to) {
+  to.scales.d[row] = from.d;
+  for (int b = 0; b < 8; ++b) {
+    for (int half = 0; half < 2; ++half) to.scales.scale[b][row][half] = from.scales[2 * b + half];
+    put(to.codes[b], row, [&](int k) {
+      const int both = from.low[b / 4][b % 2][k];
+      return (b % 4 < 2 ? both & 15 : both >> 4) | (from.high[b / 4][k] >> (2 * (b % 4)) & 3) << 4;
+    });
+  }
+}
+void place(const FileIQ4_NL& from, int row, PackedIQ4_NL& to) {
+  to.scales.d[row] = from.d;
+  put(to.codes[0], row, nibbles_of(from.q));
+}
+void place(const FileIQ4_XS& from, int row, PackedIQ4_XS& to) {
+  to.scales.d[row] = from.d;
+  for (int b = 0; b < 8; ++b) {
+    const int low = from.scales_low[b / 2] >> (4 * (b % 2)) & 15, high = from.scales_high[b / 4] >> (2 * (b % 4)) & 3;
+    to.scales.scale[b][row] = static_cast<int8_t>((low | high << 4) - 32);
+    put(to.codes[b], row, nibbles_of(from.q[b]));
+  }
+}
+void place(const FileMXFP4& from, int row, PackedMXFP4& to) {
+  // 2^(e - 128): the codes are doubled. As bfloat16; the two smallest are subnormal.
+  const int e = from.exponent;
+  to.scales.d[row] = {static_cast<uint16_t>(e < 2 ? 0x20 << e : (e - 1) << 7)};
+  put(to.codes[0], row, nibbles_of(from.q));
+}
+
+// --- Whole matrices. ---
+
+template <class File, class P>
+struct QuantisedRows {
+  static size_t group_bytes(int64_t n_in) { return static_cast<size_t>(n_in / P::kInputs) * sizeof(P); }
+
+  static void pack_row(const std::byte* from, int64_t n_in, int row, std::byte* group) {
+    auto* to = reinterpret_cast<P*>(group);
+    for (int64_t i = 0; i < n_in / P::kInputs; ++i) {
+      File block;
+      std::memcpy(&block, from + static_cast<size_t>(i) * sizeof(File), sizeof block);
+      place(block, row, to[i]);
+    }
+  }
+
+  static void to_floats(const std::byte* from, std::span<float> out) {
+    for (size_t i = 0; i * P::kInputs < out.size(); ++i) {
+      P one{};
+      pack_row(from + i * sizeof(File), P::kInputs, 0, reinterpret_cast<std::byte*>(&one));
+      for (int at = 0; at < P::kInputs; ++at) {
+        const int block = at / kBlock, k = at % kBlock;
+        const int code = value_of(one.codes[block], 0, k) - P::kOffset;
+        out[i * P::kInputs + static_cast<size_t>(at)] =
+            scale_of(one.scales, 0, block, k) * static_cast<float>(code) + min_of(one.scales, 0, block);
+      }
+    }
+  }
+};
+
+void place(float value, int k, int row, DenseF32& to) { to.w[k][row] = value; }
+void place(Half value, int k, int row, DenseF16& to) { to.w[k][row] = value; }
+void place(BFloat16 value, int k, int row, DenseBF16& to) { to.w[k / 2][row][k % 2] = value; }
+
+template <class Value, class Block>
+struct DenseRows {
+  static size_t group_bytes(int64_t n_in) {
+    return static_cast<size_t>((n_in + kDenseBlock - 1) / kDenseBlock) * sizeof(Block);
+  }
+  static void pack_row(const std::byte* from, int64_t n_in, int row, std::byte* group) {
+    auto* to = reinterpret_cast<Block*>(group);
+    for (int64_t k = 0; k < n_in; ++k) {
+      Value value;
+      std::memcpy(&value, from + static_cast<size_t>(k) * sizeof value, sizeof value);
+      place(value, static_cast<int>(k % kDenseBlock), row, to[k / kDenseBlock]);
+    }
+  }
+  static void to_floats(const std::byte* from, std::span<float> out) {
+    for (size_t k = 0; k < out.size(); ++k) {
+      Value value;
+      std::memcpy(&value, from + k * sizeof value, sizeof value);
+      out[k] = to_f32(value);
+    }
+  }
+};
+
+// Calls fn with the rows type of a form.
+template <class Fn>
+auto with_rows(WeightForm form, Fn fn) {
+  switch (form) {
+    case WeightForm::kF32:
+      return fn(DenseRows<float, DenseF32>{});
+    case WeightForm::kF16:
+      return fn(DenseRows<Half, DenseF16>{});
+    case WeightForm::kBF16:
+      return fn(DenseRows<BFloat16, DenseBF16>{});
+    case WeightForm::kQ4_0:
+      return fn(QuantisedRows<FileQ4_0, PackedQ4_0>{});
+    case WeightForm::kQ4_1:
+      return fn(QuantisedRows<FileQ4_1, PackedQ4_1>{});
+    case WeightForm::kQ5_0:
+      return fn(QuantisedRows<FileQ5_0, PackedQ5_0>{});
+    case WeightForm::kQ5_1:
+      return fn(QuantisedRows<FileQ5_1, PackedQ5_1>{});
+    case WeightForm::kQ8_0:
+      return fn(QuantisedRows<FileQ8_0, PackedQ8_0>{});
+    case WeightForm::kQ4_K:
+      return fn(QuantisedRows<FileQ4_K, PackedQ4_K>{});
+    case WeightForm::kQ5_K:
+      return fn(QuantisedRows<FileQ5_K, PackedQ5_K>{});
+    case WeightForm::kQ6_K:
+      return fn(QuantisedRows<FileQ6_K, PackedQ6_K>{});
+    case WeightForm::kIQ4_NL:
+      return fn(QuantisedRows<FileIQ4_NL, PackedIQ4_NL>{});
+    case WeightForm::kIQ4_XS:
+      return fn(QuantisedRows<FileIQ4_XS, PackedIQ4_XS>{});
+    case WeightForm::kMXFP4:
+      break;
+  }
+  return fn(QuantisedRows<FileMXFP4, PackedMXFP4>{});
+}
+
+}  // namespace
+
+std::optional<WeightForm> packed_form(ggml_type type) {
+  switch (type) {
+    case GGML_TYPE_F32:
+      return WeightForm::kF32;
+    case GGML_TYPE_F16:
+      return WeightForm::kF16;
+    case GGML_TYPE_BF16:
+      return WeightForm::kBF16;
+    case GGML_TYPE_Q4_0:
+      return WeightForm::kQ4_0;
+    case GGML_TYPE_Q4_1:
+      return WeightForm::kQ4_1;
+    case GGML_TYPE_Q5_0:
+      return WeightForm::kQ5_0;
+    case GGML_TYPE_Q5_1:
+      return WeightForm::kQ5_1;
+    case GGML_TYPE_Q8_0:
+      return WeightForm::kQ8_0;
+    case GGML_TYPE_Q4_K:
+      return WeightForm::kQ4_K;
+    case GGML_TYPE_Q5_K:
+      return WeightForm::kQ5_K;
+    case GGML_TYPE_Q6_K:
+      return WeightForm::kQ6_K;
+    case GGML_TYPE_IQ4_NL:
+      return WeightForm::kIQ4_NL;
+    case GGML_TYPE_IQ4_XS:
+      return WeightForm::kIQ4_XS;
+    case GGML_TYPE_MXFP4:
+      return WeightForm::kMXFP4;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool is_dense(WeightForm form) {
+  return form == WeightForm::kF32 || form == WeightForm::kF16 || form == WeightForm::kBF16;
+}
+
+size_t packed_bytes(WeightForm form, int64_t n_in, int64_t n_out) {
+  const auto groups = static_cast<size_t>((n_out + kGroup - 1) / kGroup);
+  return groups * with_rows(form, [&](auto rows) { return decltype(rows)::group_bytes(n_in); });
+}
+
+void pack_groups(WeightForm form, const FileRows& rows, int64_t first, int64_t last, std::byte* out) {
+  with_rows(form, [&](auto type) {
+    using Rows = decltype(type);
+    const size_t group_bytes = Rows::group_bytes(rows.n_in);
+    for (int64_t row = first * kGroup; row < std::min(last * kGroup, rows.n_out); ++row) {
+      Rows::pack_row(rows.data + static_cast<size_t>(row) * rows.row_bytes, rows.n_in, static_cast<int>(row % kGroup),
+                     out + static_cast<size_t>(row / kGroup) * group_bytes);
+    }
+  });
+}
+
+void row_to_floats(WeightForm form, const std::byte* row, std::span<float> out) {
+  with_rows(form, [&](auto type) { decltype(type)::to_floats(row, out); });
+}
+
+}  // namespace sluice::kernels

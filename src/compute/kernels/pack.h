@@ -1,0 +1,35 @@
+// From a model file's weights to the kernels' layout.
+#pragma once
+
+#include <ggml.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "compute/kernels/table.h"
+
+namespace sluice::kernels {
+
+// The packed form of a type, if there is one.
+std::optional<WeightForm> packed_form(ggml_type type);
+
+bool is_dense(WeightForm form);
+
+// Rows of weights as in a file, n_in values each. n_in is a multiple of the type's block.
+struct FileRows {
+  const std::byte* data = nullptr;
+  size_t row_bytes = 0;
+  int64_t n_in = 0, n_out = 0;
+};
+
+size_t packed_bytes(WeightForm form, int64_t n_in, int64_t n_out);
+
+// Packs the groups of 16 rows [first, last). out: packed_bytes of the whole matrix, zero.
+void pack_groups(WeightForm form, const FileRows& rows, int64_t first, int64_t last, std::byte* out);
+
+// A row as floats: product of scale and code, plus the minimum; the same bits on every machine. out: [n_in].
+void row_to_floats(WeightForm form, const std::byte* row, std::span<float> out);
+
+}  // namespace sluice::kernels

@@ -1,0 +1,167 @@
+// Weights as the kernels read them: groups of 16 rows, interleaved so that a lane of a vector is a row. An integer sum
+// over a block of inputs is then complete in its lane when it is scaled, with every instruction set.
+//
+// A group is its blocks, one after another: 32 inputs (quantised) or 8 (dense) of 16 rows; those of K-quants share a
+// header for 8 blocks. A step is four inputs of every row, 64 bytes: what an int8 dot-product instruction takes.
+#pragma once
+
+#include <cstdint>
+
+#include "base/half.h"
+
+namespace sluice::kernels {
+
+inline constexpr int kGroup = 16;       // rows
+inline constexpr int kBlock = 32;       // inputs of a quantised block
+inline constexpr int kSteps = 8;        // of a block
+inline constexpr int kDenseBlock = 8;  // inputs that are summed before they are added to the rest
+
+// --- Activations, in panels of 8 rows: all rows of a block of inputs lie side by side. ---
+
+inline constexpr int kPanel = 8;
+
+// One row's part of a quantised block. x is about scale * q.
+struct BlockInput {
+  float scale, scaled_sum;  // scaled_sum = scale * sum(q), rounded once
+  int32_t half_sums[2];     // of the first and of the last 16 values
+  int8_t q[kBlock];
+};
+struct DenseInput {
+  float x[kDenseBlock];
+};
+
+// --- Codes: the integers of a block. ---
+
+// Four bits. Low nibbles: steps 0 to 3; high nibbles: steps 4 to 7.
+struct Nibbles {
+  uint8_t q[4][kGroup][4];  // [step mod 4][row][input]
+};
+// The value of an input is its nibble.
+struct Codes4 : Nibbles {};
+// The nibble is an index into a table.
+struct CodesNonlinear4 : Nibbles {};
+struct CodesFloat4 : Nibbles {};
+// Five bits: bit `step` of `high` is the fifth.
+struct Codes5 : Nibbles {
+  uint8_t high[kGroup][4];
+};
+// Six bits: bits 2 (step mod 4) and the next of high[step / 4] are the fifth and sixth. The value is the code - 32.
+struct Codes6 : Nibbles {
+  uint8_t high[2][kGroup][4];
+};
+struct Codes8 {
+  int8_t q[kSteps][kGroup][4];
+};
+
+inline constexpr int8_t kNonlinear4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+inline constexpr int8_t kFloat4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// --- Scales: what a code is worth, for kBlocks blocks. ---
+
+struct Scale {
+  static constexpr int kBlocks = 1;
+  Half d[kGroup];
+};
+struct ScaleAndMin {  // d * code + m
+  static constexpr int kBlocks = 1;
+  Half d[kGroup], m[kGroup];
+};
+struct ScalePowerOfTwo {
+  static constexpr int kBlocks = 1;
+  BFloat16 d[kGroup];
+};
+struct SuperScaleAndMin {  // d * scale[block] * code - dmin * min[block]
+  static constexpr int kBlocks = 8;
+  Half d[kGroup], dmin[kGroup];
+  uint8_t scale[8][kGroup], min[8][kGroup];
+};
+struct SuperScale {  // d * scale[block] * code
+  static constexpr int kBlocks = 8;
+  Half d[kGroup];
+  int8_t scale[8][kGroup];
+};
+struct SuperScaleHalves {  // d * scale[block][half of the block] * code
+  static constexpr int kBlocks = 8;
+  Half d[kGroup];
+  int8_t scale[8][kGroup][2];
+};
+
+// --- A type of weights is scales and codes; kOffset is subtracted from every code. ---
+
+template <class S, class C, int Offset = 0>
+struct Packed {
+  using Scales = S;
+  using Codes = C;
+  static constexpr int kOffset = Offset;
+  static constexpr int kInputs = kBlock * S::kBlocks;
+  S scales;
+  C codes[S::kBlocks];
+};
+using PackedQ4_0 = Packed<Scale, Codes4, 8>;
+using PackedQ4_1 = Packed<ScaleAndMin, Codes4>;
+using PackedQ5_0 = Packed<Scale, Codes5, 16>;
+using PackedQ5_1 = Packed<ScaleAndMin, Codes5>;
+using PackedQ8_0 = Packed<Scale, Codes8>;
+using PackedQ4_K = Packed<SuperScaleAndMin, Codes4>;
+using PackedQ5_K = Packed<SuperScaleAndMin, Codes5>;
+using PackedQ6_K = Packed<SuperScaleHalves, Codes6>;
+using PackedIQ4_NL = Packed<Scale, CodesNonlinear4>;
+using PackedIQ4_XS = Packed<SuperScale, CodesNonlinear4>;
+using PackedMXFP4 = Packed<ScalePowerOfTwo, CodesFloat4>;
+
+// --- One value at a time: what the layouts above mean. ---
+
+#define SLUICE_INLINE [[gnu::always_inline]] inline
+
+SLUICE_INLINE int nibble_of(const Nibbles& codes, int row, int k) {
+  const int both = codes.q[k / 4 % 4][row][k % 4];
+  return k < 16 ? both & 15 : both >> 4;
+}
+SLUICE_INLINE int value_of(const Codes4& codes, int row, int k) { return nibble_of(codes, row, k); }
+SLUICE_INLINE int value_of(const CodesNonlinear4& codes, int row, int k) {
+  return kNonlinear4[nibble_of(codes, row, k)];
+}
+SLUICE_INLINE int value_of(const CodesFloat4& codes, int row, int k) { return kFloat4[nibble_of(codes, row, k)]; }
+SLUICE_INLINE int value_of(const Codes5& codes, int row, int k) {
+  return nibble_of(codes, row, k) + 16 * (codes.high[row][k % 4] >> (k / 4) & 1);
+}
+SLUICE_INLINE int value_of(const Codes6& codes, int row, int k) {
+  return nibble_of(codes, row, k) + 16 * (codes.high[k / 16][row][k % 4] >> (2 * (k / 4 % 4)) & 3) - 32;
+}
+SLUICE_INLINE int value_of(const Codes8& codes, int row, int k) { return codes.q[k / 4][row][k % 4]; }
+
+// The scale of input k of a block, and what is added.
+SLUICE_INLINE float scale_of(const Scale& s, int row, int, int) { return to_f32(s.d[row]); }
+SLUICE_INLINE float scale_of(const ScaleAndMin& s, int row, int, int) { return to_f32(s.d[row]); }
+SLUICE_INLINE float scale_of(const ScalePowerOfTwo& s, int row, int, int) { return to_f32(s.d[row]); }
+SLUICE_INLINE float scale_of(const SuperScaleAndMin& s, int row, int block, int) {
+  return to_f32(s.d[row]) * static_cast<float>(s.scale[block][row]);
+}
+SLUICE_INLINE float scale_of(const SuperScale& s, int row, int block, int) {
+  return to_f32(s.d[row]) * static_cast<float>(s.scale[block][row]);
+}
+SLUICE_INLINE float scale_of(const SuperScaleHalves& s, int row, int block, int k) {
+  return to_f32(s.d[row]) * static_cast<float>(s.scale[block][row][k / 16]);
+}
+template <class Scales>
+SLUICE_INLINE float min_of(const Scales&, int, int) {
+  return 0.0f;
+}
+SLUICE_INLINE float min_of(const ScaleAndMin& s, int row, int) { return to_f32(s.m[row]); }
+SLUICE_INLINE float min_of(const SuperScaleAndMin& s, int row, int block) {
+  return -(to_f32(s.dmin[row]) * static_cast<float>(s.min[block][row]));
+}
+
+// --- Dense weights; beyond the last input stand zeros. ---
+
+struct DenseF32 {
+  float w[kDenseBlock][kGroup];
+};
+struct DenseF16 {
+  Half w[kDenseBlock][kGroup];
+};
+struct DenseBF16 {  // inputs 2 i and 2 i + 1 of a row side by side
+  BFloat16 w[kDenseBlock / 2][kGroup][2];
+};
+
+}  // namespace sluice::kernels

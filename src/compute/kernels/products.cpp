@@ -1,0 +1,249 @@
+#include "compute/kernels/products.h"
+
+#include "compute/kernels/dots.h"
+#include "compute/kernels/packed.h"
+#include "compute/kernels/simd.h"
+
+namespace sluice::kernels::SLUICE_ISA {
+namespace {
+
+// --- What a block's codes are worth. ---
+
+// Of the rows from `row` on.
+inline Rows scales_of(const Scale& s, int row, int) { return load_rows(s.d + row); }
+inline Rows scales_of(const ScaleAndMin& s, int row, int) { return load_rows(s.d + row); }
+inline Rows scales_of(const ScalePowerOfTwo& s, int row, int) { return load_rows(s.d + row); }
+inline Rows scales_of(const SuperScaleAndMin& s, int row, int block) {
+  return mul_rows(load_rows(s.d + row), load_rows(s.scale[block] + row));
+}
+inline Rows scales_of(const SuperScale& s, int row, int block) {
+  return mul_rows(load_rows(s.d + row), load_rows(s.scale[block] + row));
+}
+inline Rows scales_of(const SuperScaleHalves& s, int row, int) { return load_rows(s.d + row); }
+
+template <class Scales>
+inline constexpr bool kHasMin = false;
+template <>
+inline constexpr bool kHasMin<ScaleAndMin> = true;
+template <>
+inline constexpr bool kHasMin<SuperScaleAndMin> = true;
+
+inline Rows mins_of(const ScaleAndMin& s, int row, int) { return load_rows(s.m + row); }
+inline Rows mins_of(const SuperScaleAndMin& s, int row, int block) {
+  return mul_rows(mul_rows(load_rows(s.dmin + row), splat_rows(-1.0f)), load_rows(s.min[block] + row));
+}
+
+template <class P, int C>
+inline void sums_of(const P& packed, int row, int block, const BlockInput* x, IntRows (&sums)[C]) {
+  if constexpr (__is_same(typename P::Scales, SuperScaleHalves)) {
+    scaled_sums(packed.codes[block], row, packed.scales.scale[block], x, sums);
+  } else {
+    block_sums(packed.codes[block], row, x, sums);
+    constexpr int kSurplus = P::kOffset + kBias<typename P::Codes>;
+    if constexpr (kSurplus != 0) {
+      for (int c = 0; c < C; ++c) {
+        sums[c] = subtract(sums[c], kSurplus * (x[c].half_sums[0] + x[c].half_sums[1]));
+      }
+    }
+  }
+}
+
+// --- A tile: a group of rows of weights by C rows of x. The group's sums: y[part][c], part by part of kRows rows. ---
+
+inline constexpr int kParts = kGroup / kRows;
+
+// Keeps the compiler from fetching what the next part needs before this one is done: there are no registers for it.
+inline void next_part() { asm volatile("" ::: "memory"); }
+
+template <class P>
+struct QuantisedTile {
+  using Block = P;
+  using Input = BlockInput;
+  static constexpr int kInputs = P::kInputs, kInputBlock = kBlock;
+
+  // x: the panel's blocks, from the tile's first row on.
+  template <int C>
+  static inline void run(const Product& p, const std::byte* group, const BlockInput* x, Rows (&y)[kParts][C]) {
+    const P* packed = reinterpret_cast<const P*>(group);
+    for (int64_t at = 0; at < p.n_in; at += kInputs, ++packed) {
+      for (int block = 0; block < P::Scales::kBlocks; ++block, x += kPanel) {
+        for (int part = 0; part < kParts; ++part) {
+          add_block(*packed, part * kRows, block, x, y[part]);
+          next_part();
+        }
+      }
+    }
+  }
+
+  template <int C>
+  static inline void add_block(const P& packed, int row, int block, const BlockInput* x, Rows (&y)[C]) {
+    IntRows sums[C];
+    sums_of(packed, row, block, x, sums);
+    const Rows scale = scales_of(packed.scales, row, block);
+    for (int c = 0; c < C; ++c) y[c] = fma_rows(mul_rows(scale, splat_rows(x[c].scale)), to_float(sums[c]), y[c]);
+    if constexpr (kHasMin<typename P::Scales>) {
+      const Rows min = mins_of(packed.scales, row, block);
+      for (int c = 0; c < C; ++c) y[c] = fma_rows(min, splat_rows(x[c].scaled_sum), y[c]);
+    }
+  }
+};
+
+// Inputs k and k + 1, k even.
+template <class Weight>
+inline void load_inputs(const Weight (&w)[kDenseBlock][kGroup], int k, int row, Rows& first, Rows& second) {
+  first = load_rows(w[k] + row);
+  second = load_rows(w[k + 1] + row);
+}
+inline void load_inputs(const BFloat16 (&w)[kDenseBlock / 2][kGroup][2], int k, int row, Rows& first, Rows& second) {
+  load_pairs(w[k / 2] + row, first, second);
+}
+
+template <class DenseBlock>
+struct DenseTile {
+  using Block = DenseBlock;
+  using Input = DenseInput;
+  static constexpr int kInputs = kDenseBlock, kInputBlock = kDenseBlock;
+
+  template <int C>
+  static inline void run(const Product& p, const std::byte* group, const DenseInput* x, Rows (&y)[kParts][C]) {
+    const Block* block = reinterpret_cast<const Block*>(group);
+    for (int64_t at = 0; at < p.n_in; at += kDenseBlock, ++block, x += kPanel) {
+      add_block(*block, x, y);
+    }
+  }
+
+  // All parts at once: each value of x is fetched for all rows of the group.
+  template <int C>
+  static inline void add_block(const Block& block, const DenseInput* x, Rows (&y)[kParts][C]) {
+    Rows sums[kParts][C];
+#pragma GCC unroll 4
+    for (int k = 0; k < kDenseBlock; k += 2) {
+      Rows first[kParts], second[kParts];
+      for (int part = 0; part < kParts; ++part) load_inputs(block.w, k, part * kRows, first[part], second[part]);
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) {
+        const Rows in = splat_rows(x[c].x[k]);
+        for (int part = 0; part < kParts; ++part) {
+          sums[part][c] = k == 0 ? mul_rows(first[part], in) : fma_rows(first[part], in, sums[part][c]);
+        }
+      }
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) {
+        const Rows in = splat_rows(x[c].x[k + 1]);
+        for (int part = 0; part < kParts; ++part) {
+          sums[part][c] = fma_rows(second[part], in, sums[part][c]);
+          pin(sums[part][c]);
+        }
+      }
+    }
+    for (int part = 0; part < kParts; ++part) {
+      for (int c = 0; c < C; ++c) y[part][c] = add_rows(y[part][c], sums[part][c]);
+    }
+  }
+};
+
+// --- Over the rectangle. ---
+
+void put(const Product& p, int64_t output, int64_t row, Rows value) {
+  if (p.bias) value = add_rows(value, load_rows(p.bias + output));
+  float* y = p.y + row * p.stride + output;
+  if (output + kRows <= p.n_out) {
+    store_rows(y, p.add ? add_rows(load_rows(y), value) : value);
+    return;
+  }
+  float values[kRows];
+  store_rows(values, value);
+  for (int64_t i = 0; i < p.n_out - output; ++i) y[i] = p.add ? y[i] + values[i] : values[i];
+}
+
+template <class Tile, int C>
+void tile(const Product& p, const std::byte* group, int64_t output, int64_t row) {
+  const int64_t panel_inputs = (p.n_in + Tile::kInputBlock - 1) / Tile::kInputBlock * kPanel;
+  const auto* x = reinterpret_cast<const typename Tile::Input*>(p.x) + row / kPanel * panel_inputs + row % kPanel;
+  Rows y[kParts][C];
+  for (int part = 0; part < kParts; ++part) {
+    for (int c = 0; c < C; ++c) y[part][c] = zero_rows();
+  }
+  Tile::run(p, group, x, y);
+  for (int part = 0; part < kParts; ++part) {
+    for (int c = 0; c < C; ++c) put(p, output + part * kRows, row + c, y[part][c]);
+  }
+}
+
+// A tile of up to C rows.
+template <class Tile, int C>
+void tile_of(const Product& p, const std::byte* group, int64_t output, int64_t row, int64_t n) {
+  if (n >= C) return tile<Tile, C>(p, group, output, row);
+  if constexpr (C > 1) tile_of<Tile, C - 1>(p, group, output, row, n);
+}
+
+template <class Tile, int Widest>
+void multiply(const Product& p) {
+  const size_t group_bytes =
+      static_cast<size_t>((p.n_in + Tile::kInputs - 1) / Tile::kInputs) * sizeof(typename Tile::Block);
+  for (int64_t output = p.output; output < p.output_end; output += kGroup) {
+    const std::byte* group = p.weights + static_cast<size_t>(output / kGroup) * group_bytes;
+    for (int64_t row = p.row; row < p.row_end; row += Widest) {
+      tile_of<Tile, Widest>(p, group, output, row, p.row_end - row);
+    }
+  }
+}
+
+// As many rows of x, at most a panel, as the vector registers hold sums for.
+#if SLUICE_SIMD_AVX512
+constexpr int kDenseRows = 8, kQuantisedRows = 8, kTightRows = 8;
+#elif SLUICE_SIMD_X86
+constexpr int kDenseRows = 4, kQuantisedRows = 8, kTightRows = 4;
+#else
+constexpr int kDenseRows = 4, kQuantisedRows = 4, kTightRows = 4;
+#endif
+
+template <class Block>
+constexpr auto dense = multiply<DenseTile<Block>, kDenseRows>;
+template <class P, int Widest = kQuantisedRows>
+constexpr auto quantised = multiply<QuantisedTile<P>, Widest>;
+
+}  // namespace
+
+void set_products(Kernels& kernels) {
+  const auto set = [&](WeightForm form, void (*fn)(const Product&)) { kernels.multiply[static_cast<int>(form)] = fn; };
+  set(WeightForm::kF32, dense<DenseF32>);
+  set(WeightForm::kF16, dense<DenseF16>);
+  set(WeightForm::kBF16, dense<DenseBF16>);
+  set(WeightForm::kQ4_0, quantised<PackedQ4_0>);
+  set(WeightForm::kQ4_1, quantised<PackedQ4_1>);
+  set(WeightForm::kQ5_0, quantised<PackedQ5_0, kTightRows>);
+  set(WeightForm::kQ5_1, quantised<PackedQ5_1, kTightRows>);
+  set(WeightForm::kQ8_0, quantised<PackedQ8_0>);
+  set(WeightForm::kQ4_K, quantised<PackedQ4_K>);
+  set(WeightForm::kQ5_K, quantised<PackedQ5_K, kTightRows>);
+  set(WeightForm::kQ6_K, quantised<PackedQ6_K, kTightRows>);
+  set(WeightForm::kIQ4_NL, quantised<PackedIQ4_NL>);
+  set(WeightForm::kIQ4_XS, quantised<PackedIQ4_XS>);
+  set(WeightForm::kMXFP4, quantised<PackedMXFP4>);
+}
+
+void quantise(const float* x, int64_t n, std::byte* out) {
+  auto* in = reinterpret_cast<BlockInput*>(out);
+  for (int64_t at = 0; at < n; at += kBlock, x += kBlock, in += kPanel) {
+    F32x8 most = abs8(load8(x));
+    for (int k = kLanes; k < kBlock; k += kLanes) most = max8(most, abs8(load8(x + k)));
+    const float largest = largest8(most);
+    const float per_value = largest > 1e-30f ? 127.0f / largest : 0.0f;
+    constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest integer, ties to even
+    int32_t sums[2] = {};
+    for (int half = 0; half < 2; ++half) {
+      for (int k = 16 * half; k < 16 * half + 16; ++k) {
+        const auto q = static_cast<int32_t>((x[k] * per_value + kRound) - kRound);
+        in->q[k] = static_cast<int8_t>(q);
+        sums[half] += q;
+      }
+    }
+    in->scale = largest / 127.0f;
+    in->scaled_sum = in->scale * static_cast<float>(sums[0] + sums[1]);
+    in->half_sums[0] = sums[0];
+    in->half_sums[1] = sums[1];
+  }
+}
+
+}  // namespace sluice::kernels::SLUICE_ISA

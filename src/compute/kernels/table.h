@@ -1,0 +1,72 @@
+// The inner loops of a layer: what each computes, to the last bit, whichever instruction set it is compiled for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/half.h"
+
+namespace sluice::kernels {
+
+// The weight types that have kernels, by their packed form.
+enum class WeightForm : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kMXFP4
+};
+inline constexpr int kWeightForms = 14;
+
+// A rectangle of y = x W^T + b: outputs [output, output_end) of rows [row, row_end) of x.
+//
+// The value of an output, with every line one rounding. Quantised, block of 32 inputs by block in order, with I the
+// exact integer sum of the products of codes (less the type's offset) and activations:
+//   s = d * d_x;  y = fma(s, I, y);  with minima also y = fma(m, d_x * sum(x), y).
+// K-quants: d = d_super * scale, m = -(d_super_min * min); Q6_K, scaled by halves: I = scale_0 I_0 + scale_1 I_1.
+// Dense, block of 8 inputs by block: s = w_0 x_0;  s = fma(w_k, x_k, s) for k = 1 … 7;  y = y + s.
+struct Product {
+  const std::byte* weights = nullptr;  // packed; see packed.h
+  int64_t n_in = 0, n_out = 0;
+  const float* bias = nullptr;   // or null; readable up to the next multiple of 16
+  const std::byte* x = nullptr;  // panels of 8 rows, [n_in / block][8] BlockInput or DenseInput each; see packed.h
+  float* y = nullptr;            // y[row * stride + output], replaced or added to
+  int64_t stride = 0;
+  bool add = false;
+  int64_t output = 0, output_end = 0;  // output is a multiple of 16
+  int64_t row = 0, row_end = 0;        // row is a multiple of 8
+};
+
+struct Kernels {
+  const char* name;  // of the instruction set: scalar, avx2, avx512 or neon
+  void (*multiply[kWeightForms])(const Product& product);
+
+  // x: [n], n a multiple of 32, to a row of a panel of BlockInput; `out` is the row's first.
+  void (*quantise)(const float* x, int64_t n, std::byte* out);
+
+  // out[i] = x[i] * weight[i] / sqrt(mean(x^2) + epsilon). x and out may be the same.
+  void (*rms_norm)(const float* x, const float* weight, int64_t n, float epsilon, float* out);
+  // gate[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + e^-x).
+  void (*silu_times)(float* gate, const float* up, int64_t n);
+  // x = softmax(x). The sum is of eight partial sums, by i mod 8.
+  void (*softmax)(float* x, int64_t n);
+
+  // scores[i] = query . keys[i] for eight keys: lane by lane along the head, then summed as sums_of_8 does. keys:
+  // [8][padded], padded a multiple of 8.
+  void (*scores)(const float* query, const float* keys, int64_t padded, float* scores);
+  // total += sum over i < count of share[i] * values[i], in the order of i. values: [count][padded].
+  void (*gather)(const float* share, const float* values, int64_t padded, int64_t count, float* total);
+  void (*to_halves)(const float* x, int64_t n, Half* out);
+  void (*from_halves)(const Half* x, int64_t n, float* out);
+};
+
+}  // namespace sluice::kernels

@@ -1,0 +1,138 @@
+// The inner loops, on every instruction set that this processor runs: right, and with the bits of plain C++.
+#include "compute/kernels/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "compute/decoding.h"
+#include "compute/kernels/packed.h"
+
+namespace sluice::test {
+namespace {
+
+using kernels::Kernels;
+
+void on_every_instruction_set(const std::function<void(const Kernels&)>& check) {
+  for (const Kernels* kernels : kernels::runnable_kernels()) {
+    SCOPED_TRACE(kernels->name);
+    check(*kernels);
+  }
+}
+
+TEST(Kernels, RmsNormAgreesWithDoublePrecision) {
+  on_every_instruction_set([](const Kernels& k) {
+    for (const size_t n : {1u, 7u, 8u, 64u, 577u}) {
+      const std::vector<float> x = Dice(n).normals(n), weight = Dice(n + 1).normals(n);
+      double squares = 0.0;
+      for (const float v : x) squares += static_cast<double>(v) * v;
+      std::vector<float> out(n);
+      k.rms_norm(x.data(), weight.data(), static_cast<int64_t>(n), 1e-5f, out.data());
+      for (size_t i = 0; i < n; ++i) {
+        EXPECT_NEAR(out[i], x[i] * weight[i] / std::sqrt(squares / static_cast<double>(n) + 1e-5), 1e-5);
+      }
+    }
+  });
+}
+
+TEST(Kernels, SiluTimesAgreesWithDoublePrecisionAlsoFarFromZero) {
+  on_every_instruction_set([](const Kernels& k) {
+    std::vector<float> gate = {0, 1, -1, 20, -20, 90, -90, 1000, -1000, 0.5f};
+    const std::vector<float> before = gate, up = Dice(1).normals(gate.size());
+    k.silu_times(gate.data(), up.data(), static_cast<int64_t>(gate.size()));
+    for (size_t i = 0; i < gate.size(); ++i) {
+      EXPECT_NEAR(gate[i], before[i] / (1.0 + std::exp(-static_cast<double>(before[i]))) * up[i],
+                  1e-6 * std::fabs(before[i]) + 1e-6);
+    }
+  });
+}
+
+TEST(Kernels, SoftmaxAgreesWithDoublePrecision) {
+  on_every_instruction_set([](const Kernels& k) {
+    for (const size_t n : {1u, 5u, 8u, 29u, 1000u}) {
+      std::vector<float> x = Dice(n).normals(n);
+      double sum = 0.0;
+      for (const float v : x) sum += std::exp(static_cast<double>(v));
+      const std::vector<float> before = x;
+      k.softmax(x.data(), static_cast<int64_t>(n));
+      for (size_t i = 0; i < n; ++i) EXPECT_NEAR(x[i], std::exp(static_cast<double>(before[i])) / sum, 1e-6);
+    }
+  });
+}
+
+// Every 16-bit pattern and many floats, against the processor-independent conversions of ggml.
+TEST(Kernels, HalvesConvertExactlyAndRoundToEven) {
+  std::vector<Half> all(65536);
+  for (size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<uint16_t>(i);
+  Dice dice(3);
+  std::vector<float> values = dice.normals(10007);
+  for (size_t i = 0; i < values.size(); ++i) values[i] *= std::ldexp(1.0f, static_cast<int>(i % 60) - 40);
+  for (const Half h : all) {  // and ties between neighbours
+    const float x = ggml_fp16_to_fp32(h.bits);
+    if (std::isfinite(x)) values.insert(values.end(), {x, x * (1.0f + 0x1p-11f), x * (1.0f + 0x1p-12f)});
+  }
+  on_every_instruction_set([&](const Kernels& k) {
+    std::vector<float> wide(all.size());
+    k.from_halves(all.data(), static_cast<int64_t>(all.size()), wide.data());
+    for (size_t i = 0; i < all.size(); ++i) {
+      const float expected = ggml_fp16_to_fp32(all[i].bits);
+      EXPECT_TRUE(wide[i] == expected || (std::isnan(wide[i]) && std::isnan(expected))) << i;
+      EXPECT_EQ(std::signbit(wide[i]), std::signbit(expected)) << i;
+    }
+    std::vector<Half> narrow(values.size());
+    k.to_halves(values.data(), static_cast<int64_t>(values.size()), narrow.data());
+    for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(narrow[i].bits, ggml_fp32_to_fp16(values[i])) << values[i];
+  });
+}
+
+template <class T>
+std::vector<uint8_t> bytes_of(const std::vector<T>& values) {
+  const auto* first = reinterpret_cast<const uint8_t*>(values.data());
+  return {first, first + values.size() * sizeof(T)};
+}
+
+// Results of every kernel but the products (linear_test.cpp) on random input of many lengths.
+std::vector<std::vector<uint8_t>> results(const Kernels& k) {
+  std::vector<std::vector<uint8_t>> all;
+  for (const size_t n : {1u, 3u, 8u, 13u, 32u, 100u, 577u}) {
+    const auto length = static_cast<int64_t>(n);
+    const std::vector<float> x = Dice(n).normals(n), y = Dice(n + 1).normals(n);
+    std::vector<float> out(n), gate = x, shares = x;
+    k.rms_norm(x.data(), y.data(), length, 1e-6f, out.data());
+    k.silu_times(gate.data(), y.data(), length);
+    k.softmax(shares.data(), length);
+    std::vector<Half> halves(n);
+    k.to_halves(x.data(), length, halves.data());
+    for (const auto& floats : {out, gate, shares}) all.push_back(bytes_of(floats));
+    all.push_back(bytes_of(halves));
+  }
+  for (const size_t padded : {8u, 24u, 64u, 128u, 136u}) {
+    const auto width = static_cast<int64_t>(padded);
+    const std::vector<float> query = Dice(padded).normals(padded), keys = Dice(padded + 1).normals(8 * padded);
+    std::vector<float> scores(8), total = query;
+    k.scores(query.data(), keys.data(), width, scores.data());
+    for (const int64_t count : {1, 5, 8}) k.gather(scores.data(), keys.data(), width, count, total.data());
+    all.push_back(bytes_of(scores));
+    all.push_back(bytes_of(total));
+  }
+  for (const size_t n : {32u, 96u, 2048u}) {
+    std::vector<float> x = Dice(n).normals(n);
+    for (size_t i = 0; i < 32; ++i) x[i] = n == 96 ? 0.0f : x[i] * 1e-20f;
+    std::vector<std::byte> out(n / 32 * sizeof(kernels::BlockInput) * kernels::kPanel);
+    k.quantise(x.data(), static_cast<int64_t>(n), out.data());
+    all.push_back(bytes_of(out));
+  }
+  return all;
+}
+
+TEST(Kernels, GiveTheSameBitsOnEveryInstructionSet) {
+  const std::vector<std::vector<uint8_t>> expected = results(*kernels::runnable_kernels().front());
+  on_every_instruction_set([&](const Kernels& k) {
+    const std::vector<std::vector<uint8_t>> found = results(k);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(found[i], expected[i]) << "result " << i;
+  });
+}
+
+}  // namespace
+}  // namespace sluice::test
