@@ -28,4 +28,26 @@ double exp_f64(double x) {
   return sum * std::bit_cast<double>(static_cast<uint64_t>(static_cast<int64_t>(n) + 1023) << 52);
 }
 
+SinCos sin_cos_f64(double x) {
+  // x = n pi/2 + r with |r| <= pi/4; pi/2 as a sum of two doubles, each product subtracted with one rounding.
+  const double n = std::nearbyint(x * 0.63661977236758134308);
+  double r = std::fma(-n, 1.57079632679489661923, x);
+  r = std::fma(-n, 6.12323399573676603587e-17, r);
+  const double z = r * r;
+  double s = 1.0, c = 1.0;  // their series, from the last term on; the next ones are below 1e-18
+  for (int k = 16; k >= 2; k -= 2) s = std::fma(-s, z / (k * (k + 1)), 1.0);
+  for (int k = 15; k >= 1; k -= 2) c = std::fma(-c, z / (k * (k + 1)), 1.0);
+  s *= r;
+  switch (static_cast<int64_t>(n) & 3) {
+    case 0:
+      return {s, c};
+    case 1:
+      return {c, -s};
+    case 2:
+      return {-s, -c};
+    default:
+      return {-c, s};
+  }
+}
+
 }  // namespace sluice

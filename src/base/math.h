@@ -36,4 +36,10 @@ double log_f64(double x);
 // e^x in double; relative error below 1e-14 for x in [-700, 700], 0 below.
 double exp_f64(double x);
 
+// Sine and cosine of an angle in radians, absolute error below 1e-15 for |x| <= 1e9.
+struct SinCos {
+  double sin, cos;
+};
+SinCos sin_cos_f64(double x);
+
 }  // namespace sluice

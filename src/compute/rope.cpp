@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/math.h"
+
 namespace sluice {
 namespace {
 
@@ -21,7 +23,7 @@ class YarnRamp {
 
  private:
   static double pair_of(const RopeParameters& p, double turns) {
-    return p.n_dims * std::log(p.original_context / (turns * 2 * std::numbers::pi)) / (2 * std::log(p.base));
+    return p.n_dims * log_f64(p.original_context / (turns * 2 * std::numbers::pi)) / (2 * log_f64(p.base));
   }
   double low_, high_;
 };
@@ -32,9 +34,9 @@ Rope::Rope(const RopeParameters& p, std::span<const float> factors)
     : pairing_(p.pairing), magnitude_(p.attention_factor) {
   const bool yarn = p.scaling == RopeParameters::Scaling::kYarn && p.extrapolation_mix != 0.0f;
   const double shrink = p.scaling == RopeParameters::Scaling::kNone ? 1.0 : 1.0 / p.factor;
-  if (yarn) magnitude_ *= static_cast<float>(1.0 + 0.1 * std::log(p.factor));
+  if (yarn) magnitude_ *= static_cast<float>(1.0 + 0.1 * log_f64(p.factor));
   for (int32_t i = 0; i < p.n_dims / 2; ++i) {
-    double frequency = std::pow(static_cast<double>(p.base), -2.0 * i / p.n_dims);
+    double frequency = exp_f64(log_f64(p.base) * (-2.0 * i / p.n_dims));
     if (!factors.empty()) frequency /= factors[static_cast<size_t>(i)];
     const double kept = yarn ? YarnRamp(p).kept(i) * p.extrapolation_mix : 0.0;
     frequencies_.push_back(frequency * (shrink * (1.0 - kept) + kept));
@@ -44,9 +46,9 @@ Rope::Rope(const RopeParameters& p, std::span<const float> factors)
 void Rope::angles(int32_t position, std::span<float> out) const {
   const size_t n = frequencies_.size();
   for (size_t i = 0; i < n; ++i) {
-    const double angle = position * frequencies_[i];
-    out[i] = static_cast<float>(std::cos(angle)) * magnitude_;
-    out[n + i] = static_cast<float>(std::sin(angle)) * magnitude_;
+    const SinCos turn = sin_cos_f64(position * frequencies_[i]);
+    out[i] = static_cast<float>(turn.cos) * magnitude_;
+    out[n + i] = static_cast<float>(turn.sin) * magnitude_;
   }
 }
 

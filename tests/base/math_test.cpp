@@ -72,5 +72,15 @@ TEST(LogF64, UndoesExp) {
   for (double x = -600; x <= 600; x += 0.73) EXPECT_NEAR(log_f64(exp_f64(x)), x, 1e-13 * std::max(1.0, std::abs(x)));
 }
 
+TEST(SinCosF64, AgreesWithLongDoublesFarFromZeroToo) {
+  for (double x = -7.0; x < 1e9; x = x < 50.0 ? x + 0.0137 : x * 1.00371) {
+    const SinCos found = sin_cos_f64(x);
+    ASSERT_NEAR(found.sin, static_cast<double>(std::sin(static_cast<long double>(x))), 1e-15) << x;
+    ASSERT_NEAR(found.cos, static_cast<double>(std::cos(static_cast<long double>(x))), 1e-15) << x;
+  }
+  EXPECT_EQ(sin_cos_f64(0.0).sin, 0.0);
+  EXPECT_EQ(sin_cos_f64(0.0).cos, 1.0);
+}
+
 }  // namespace
 }  // namespace sluice
