@@ -3,7 +3,7 @@
 
     bench/vs_llama.py --ours build/bench/sluice_speed --llama-bench llama.cpp/build/bin/llama-bench MODEL.gguf …
 
-Prints the median of each figure and the ratio ours / llama.cpp (above 1: ours is faster). `cpu` divides tokens by the
+With --widths, batches of a few tokens, ours and llama.cpp's from an empty cache. Prints the median of each figure and the ratio ours / llama.cpp (above 1: ours is faster). `cpu` divides tokens by the
 processor time of a process instead of by elapsed time: the figure to look at when the machine is not idle.
 """
 
@@ -23,9 +23,14 @@ def run(command):
     return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def repetitions(prompt, decode):
+    """A batch of a few tokens is repeated until it takes about as long as a long one."""
+    return 1 if decode else max(1, 512 // prompt)
+
+
 def ours(args, model, threads, prompt, decode):
     out, cpu = run([args.ours, "-m", model, "--threads", str(threads), "--prompt", str(prompt), "--decode", str(decode),
-                    "--repeat", "1"])
+                    "--repeat", str(repetitions(prompt, decode))])
     figures = json.loads(out)
     rate = 1e3 / figures["decode_ms_per_token"] if decode else figures["prefill_tokens_per_second"]
     return rate, cpu
@@ -34,8 +39,9 @@ def ours(args, model, threads, prompt, decode):
 def llama(args, model, threads, prompt, decode):
     # -d: tokens that are in the cache before the timed ones
     sizes = ["-p", "0", "-n", str(decode), "-d", str(prompt)] if decode else ["-p", str(prompt), "-n", "0"]
-    out, cpu = run([args.llama_bench, "-m", model, "-t", str(threads), "-r", "1", "--no-warmup", "-o", "json", *sizes])
-    return json.loads(out)[-1]["avg_ts"], cpu
+    repeat = str(repetitions(prompt, decode))
+    out, cpu = run([args.llama_bench, "-m", model, "-t", str(threads), "-r", repeat, "--no-warmup", "-o", "json", *sizes])
+    return statistics.median(json.loads(out)[-1]["samples_ts"]), cpu
 
 
 def compare(args, model, threads, prompt, decode):
@@ -55,13 +61,17 @@ def main():
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--decode", type=int, default=128)
+    parser.add_argument("--widths", help="instead: batches of so many tokens, as 2,4,8")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
 
     print(f"{'model':40} threads  what      ours tok/s  llama.cpp  ratio  cpu ratio")
     for model in args.models:
         for threads in map(int, args.threads.split(",")):
-            for what, prompt, decode in (("prefill", args.prompt, 0), ("decode", 1, args.decode)):
+            sizes = [("prefill", args.prompt, 0), ("decode", 1, args.decode)]
+            if args.widths:
+                sizes = [(f"width {width}", int(width), 0) for width in args.widths.split(",")]
+            for what, prompt, decode in sizes:
                 (rate, cpu), (their_rate, their_cpu) = compare(args, model, threads, prompt, decode)
                 print(f"{os.path.basename(model):40} {threads:7}  {what:8} {rate:11.1f} {their_rate:10.1f}"
                       f" {rate / their_rate:6.2f} {their_cpu / cpu:10.2f}", flush=True)

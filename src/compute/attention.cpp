@@ -13,6 +13,16 @@ constexpr int64_t kLanes = 8;
 
 int64_t round_up(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
+// So many leading positions lie in the same cells for all rows: what their sequence has committed.
+int64_t shared_positions(std::span<const AttentionRow> rows) {
+  size_t shared = rows[0].path->committed.size();
+  for (const AttentionRow& row : rows) {
+    if (row.path->committed.data() != rows[0].path->committed.data()) return 0;
+    shared = std::min(shared, row.path->committed.size());
+  }
+  return static_cast<int64_t>(shared);
+}
+
 }  // namespace
 
 KvLayer::KvLayer(const AttentionShape& shape, int32_t n_cells, bool half)
@@ -43,12 +53,13 @@ void KvLayer::write(const Memory& to, Cell cell, int32_t kv_head, const float* h
   }
 }
 
-void KvLayer::read(const Memory& from, Cell cell, int32_t kv_head, float* out) const {
-  const size_t at = place(cell, kv_head);
+void KvLayer::read(const Memory& from, Cell first, int64_t n, int32_t kv_head, float* out) const {
+  const size_t at = place(first, kv_head);
+  const int64_t values = n * shape_.head_dim;
   if (half_) {
-    kernels::kernels().from_halves(from.as<Half>() + at, shape_.head_dim, out);
+    kernels::kernels().from_halves(from.as<Half>() + at, values, out);
   } else {
-    std::copy(from.as<float>() + at, from.as<float>() + at + shape_.head_dim, out);
+    std::copy(from.as<float>() + at, from.as<float>() + at + values, out);
   }
 }
 
@@ -71,20 +82,20 @@ void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, P
     const float* q = rows[static_cast<size_t>(i / n_heads)].q + (heads.begin + i % n_heads) * head_dim;
     for (int64_t d = 0; d < head_dim; ++d) scratch.query(i)[d] = q[d] * scale;
   }
-  walk(kv, &KvLayer::read_key, rows, kv_head, scratch, [&](int64_t row, int64_t first, int64_t) {
+  walk(kv, &KvLayer::read_keys, rows, kv_head, scratch, [&](int64_t row, int64_t n, int64_t first, int64_t) {
     // Behind the last position stand old keys; those scores are never read.
-    for (int64_t i = row * n_heads; i < (row + 1) * n_heads; ++i) {
-      kernels.scores(scratch.query(i), scratch.staged(0), padded, scratch.scores(i) + first);
-    }
+    const int64_t query = row * n_heads;
+    kernels.scores(scratch.query(query), n * n_heads, scratch.staged(0), padded, scratch.scores(query) + first,
+                   scratch.longest_);
   });
   for (int64_t i = 0; i < n_rows * n_heads; ++i) {
     kernels.softmax(scratch.scores(i), rows[static_cast<size_t>(i / n_heads)].path->size());
     std::fill(scratch.query(i), scratch.query(i) + padded, 0.0f);
   }
-  walk(kv, &KvLayer::read_value, rows, kv_head, scratch, [&](int64_t row, int64_t first, int64_t count) {
-    for (int64_t i = row * n_heads; i < (row + 1) * n_heads; ++i) {
-      kernels.gather(scratch.scores(i) + first, scratch.staged(0), padded, count, scratch.query(i));
-    }
+  walk(kv, &KvLayer::read_values, rows, kv_head, scratch, [&](int64_t row, int64_t n, int64_t first, int64_t count) {
+    const int64_t query = row * n_heads;
+    kernels.gather(scratch.scores(query) + first, scratch.longest_, n * n_heads, scratch.staged(0), padded, count,
+                   scratch.query(query));
   });
   for (int64_t i = 0; i < n_rows * n_heads; ++i) {
     float* out = rows[static_cast<size_t>(i / n_heads)].out + (heads.begin + i % n_heads) * head_dim;
@@ -95,12 +106,18 @@ void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, P
 template <class Use>
 void TreeAttention::walk(const KvLayer& kv, Read read, std::span<const AttentionRow> rows, int32_t kv_head,
                          AttentionScratch& scratch, Use use) const {
+  const auto n_rows = static_cast<int64_t>(rows.size());
   int64_t longest = 0;
   for (const AttentionRow& row : rows) longest = std::max(longest, row.path->size());
-  for (int64_t first = 0; first < longest; first += kBlock) {
+  const int64_t shared = shared_positions(rows) / kBlock * kBlock;
+  for (int64_t first = 0; first < shared; first += kBlock) {
+    stage(kv, read, *rows[0].path, first, kBlock, kv_head, scratch);
+    use(0, n_rows, first, kBlock);
+  }
+  for (int64_t first = shared; first < longest; first += kBlock) {
     scratch.cells_.clear();
-    for (size_t row = 0; row < rows.size(); ++row) {
-      const Path& path = *rows[row].path;
+    for (int64_t row = 0; row < n_rows; ++row) {
+      const Path& path = *rows[static_cast<size_t>(row)].path;
       const int64_t count = std::min(kBlock, path.size() - first);
       for (int64_t i = 0; i < count; ++i) {  // what the row before has staged is often the same
         const Cell cell = path[first + i];
@@ -108,10 +125,21 @@ void TreeAttention::walk(const KvLayer& kv, Read read, std::span<const Attention
         if (at < scratch.cells_.size() && scratch.cells_[at] == cell) continue;
         if (at >= scratch.cells_.size()) scratch.cells_.resize(at + 1);
         scratch.cells_[at] = cell;
-        (kv.*read)(cell, kv_head, scratch.staged(i));
+        (kv.*read)(cell, 1, kv_head, scratch.staged(i));
       }
-      if (count > 0) use(static_cast<int64_t>(row), first, count);
+      if (count > 0) use(row, 1, first, count);
     }
+  }
+}
+
+void TreeAttention::stage(const KvLayer& kv, Read read, const Path& path, int64_t first, int64_t count, int32_t kv_head,
+                          AttentionScratch& scratch) const {
+  const bool side_by_side = scratch.padded_head_ == shape_.head_dim;
+  for (int64_t i = 0; i < count;) {
+    int64_t n = 1;  // cells in a row, as a prompt's mostly are
+    while (side_by_side && i + n < count && path[first + i + n].value == path[first + i].value + n) ++n;
+    (kv.*read)(path[first + i], n, kv_head, scratch.staged(i));
+    i += n;
   }
 }
 

@@ -28,14 +28,14 @@ class KvLayer {
   // k and v: [n_kv_heads * head_dim].
   void write(Cell cell, const float* k, const float* v);
 
-  // One head's key and value of a cell as f32, to [head_dim].
-  void read_key(Cell cell, int32_t kv_head, float* out) const { read(keys_, cell, kv_head, out); }
-  void read_value(Cell cell, int32_t kv_head, float* out) const { read(values_, cell, kv_head, out); }
+  // One head's keys or values of the cells first … first + n - 1, as f32 to [n][head_dim].
+  void read_keys(Cell first, int64_t n, int32_t kv_head, float* out) const { read(keys_, first, n, kv_head, out); }
+  void read_values(Cell first, int64_t n, int32_t kv_head, float* out) const { read(values_, first, n, kv_head, out); }
 
  private:
   size_t place(Cell cell, int32_t kv_head) const;
   void write(const Memory& to, Cell cell, int32_t kv_head, const float* head);
-  void read(const Memory& from, Cell cell, int32_t kv_head, float* out) const;
+  void read(const Memory& from, Cell first, int64_t n, int32_t kv_head, float* out) const;
   AttentionShape shape_;
   int32_t n_cells_;
   bool half_;
@@ -70,7 +70,7 @@ class AttentionScratch {
 class TreeAttention {
  public:
   // So many rows at most share a pass over keys and values that their paths have in common.
-  static constexpr int64_t kRows = 4;
+  static constexpr int64_t kRows = 8;
 
   explicit TreeAttention(const AttentionShape& shape) : shape_(shape) {}
 
@@ -78,12 +78,15 @@ class TreeAttention {
   void run(const KvLayer& kv, std::span<const AttentionRow> rows, Part heads, AttentionScratch& scratch) const;
 
  private:
-  using Read = void (KvLayer::*)(Cell, int32_t, float*) const;
-  // Calls use(row, first, count) with the keys or values of `count` positions from `first` staged, position by position
-  // in order.
+  using Read = void (KvLayer::*)(Cell, int64_t, int32_t, float*) const;
+  // Calls use(row, n_rows, first, count) with the keys or values of `count` positions from `first` staged, which these
+  // rows have in common; for each row, position by position in order.
   template <class Use>
   void walk(const KvLayer& kv, Read read, std::span<const AttentionRow> rows, int32_t kv_head,
             AttentionScratch& scratch, Use use) const;
+  // Stages position first + i at place i, for i < count.
+  void stage(const KvLayer& kv, Read read, const Path& path, int64_t first, int64_t count, int32_t kv_head,
+             AttentionScratch& scratch) const;
   AttentionShape shape_;
 };
 

@@ -110,11 +110,12 @@ std::vector<std::vector<uint8_t>> results(const Kernels& k) {
   for (const size_t padded : {8u, 24u, 64u, 128u, 136u}) {
     const auto width = static_cast<int64_t>(padded);
     const std::vector<float> query = Dice(padded).normals(padded), keys = Dice(padded + 1).normals(8 * padded);
-    std::vector<float> scores(8), total = query;
-    k.scores(query.data(), keys.data(), width, scores.data());
-    for (const int64_t count : {1, 5, 8}) k.gather(scores.data(), keys.data(), width, count, total.data());
+    std::vector<float> scores(16), totals = keys;  // queries: the first rows of the keys
+    k.scores(query.data(), 1, keys.data(), width, scores.data(), 8);
+    k.scores(keys.data(), 2, keys.data(), width, scores.data(), 8);
+    for (const int64_t count : {1, 5, 8}) k.gather(scores.data(), 8, 2, keys.data(), width, count, totals.data());
     all.push_back(bytes_of(scores));
-    all.push_back(bytes_of(total));
+    all.push_back(bytes_of(totals));
   }
   for (const size_t n : {32u, 96u, 2048u}) {
     std::vector<float> x = Dice(n).normals(n);

@@ -189,48 +189,52 @@ inline __m256i products(__m256i w, __m256i x) {
   return _mm256_maddubs_epi16(w, x);
 }
 
-// first[c] and second[c], 16 lanes of 16 bits: the sums of steps 0 to 3 and of steps 4 to 7; if all eight fit into 16
-// bits, first is the sum of both.
-template <class Codes, int C>
-inline void sums_16(const Codes& codes, int row, const BlockInput* x, __m256i (&first)[C], __m256i (&second)[C]) {
-  constexpr bool kTogether = kStepsIn16Bits<Codes> == 8;
+// sums[c], 16 lanes of 16 bits: over the first and the last four steps (All), or over one of the two halves.
+enum class Steps { kAll, kFirst, kSecond };
+template <Steps S, class Codes, int C>
+inline void sums_16(const Codes& codes, int row, const BlockInput* x, __m256i (&sums)[C]) {
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     const StepPair w = steps(codes, row, i);
-#pragma GCC unroll 16
+#pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {
-      const __m256i a = products<Codes>(w.first, splat_step(x[c].q + 4 * i));
-      const __m256i b = products<Codes>(w.second, splat_step(x[c].q + 16 + 4 * i));
-      first[c] = i == 0 ? a : _mm256_add_epi16(first[c], a);
-      if constexpr (kTogether) {
-        first[c] = _mm256_add_epi16(first[c], b);
-      } else {
-        second[c] = i == 0 ? b : _mm256_add_epi16(second[c], b);
-        pin(second[c]);
-      }
-      pin(first[c]);
+      const int8_t* q = x[c].q + 4 * i;
+      const __m256i first =
+          products<Codes>(S == Steps::kSecond ? w.second : w.first, splat_step(S == Steps::kSecond ? q + 16 : q));
+      sums[c] = i == 0 ? first : _mm256_add_epi16(sums[c], first);
+      if constexpr (S == Steps::kAll)
+        sums[c] = _mm256_add_epi16(sums[c], products<Codes>(w.second, splat_step(q + 16)));
+      pin(sums[c]);
     }
   }
+}
+
+// sums[c] = the 16-bit sums of both halves, those of each half times a factor.
+template <class Codes, int C>
+inline void add_halves(const Codes& codes, int row, const BlockInput* x, __m256i first_factor, __m256i second_factor,
+                       IntRows (&sums)[C]) {
+  __m256i half[C];
+  sums_16<Steps::kFirst>(codes, row, x, half);
+  for (int c = 0; c < C; ++c) sums[c].v = _mm256_madd_epi16(half[c], first_factor);
+  sums_16<Steps::kSecond>(codes, row, x, half);
+  for (int c = 0; c < C; ++c) sums[c].v = _mm256_add_epi32(sums[c].v, _mm256_madd_epi16(half[c], second_factor));
 }
 
 template <class Codes, int C>
 inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows (&sums)[C]) {
   const __m256i ones = _mm256_set1_epi16(1);
-  if constexpr (kStepsIn16Bits < Codes >> 1) {
-    __m256i first[C], second[C];
-    sums_16(codes, row, x, first, second);
-    for (int c = 0; c < C; ++c) {
-      sums[c].v = _mm256_madd_epi16(first[c], ones);
-      if constexpr (kStepsIn16Bits<Codes> < 8) {
-        sums[c].v = _mm256_add_epi32(sums[c].v, _mm256_madd_epi16(second[c], ones));
-      }
-    }
+  if constexpr (kStepsIn16Bits<Codes> == 8) {
+    __m256i all[C];
+    sums_16<Steps::kAll>(codes, row, x, all);
+    for (int c = 0; c < C; ++c) sums[c].v = _mm256_madd_epi16(all[c], ones);
+  } else if constexpr (kStepsIn16Bits<Codes> == 4) {
+    add_halves(codes, row, x, ones, ones, sums);
   } else {
     for (int c = 0; c < C; ++c) sums[c].v = _mm256_setzero_si256();
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const StepPair w = steps(codes, row, i);
-#pragma GCC unroll 16
+#pragma GCC unroll 8
       for (int c = 0; c < C; ++c) {
         const __m256i a = _mm256_madd_epi16(products<Codes>(w.first, splat_step(x[c].q + 4 * i)), ones);
         const __m256i b = _mm256_madd_epi16(products<Codes>(w.second, splat_step(x[c].q + 16 + 4 * i)), ones);
@@ -244,14 +248,10 @@ inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows
 template <int C>
 inline void scaled_sums(const Codes6& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
                         IntRows (&sums)[C]) {
-  __m256i first[C], second[C];
-  sums_16(codes, row, x, first, second);
   const __m256i pairs = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scale[row])));
-  const __m256i low = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xA0), 0xA0);
-  const __m256i high = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xF5), 0xF5);
-  for (int c = 0; c < C; ++c) {
-    sums[c].v = _mm256_add_epi32(_mm256_madd_epi16(first[c], low), _mm256_madd_epi16(second[c], high));
-  }
+  const __m256i first = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xA0), 0xA0);
+  const __m256i second = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xF5), 0xF5);
+  add_halves(codes, row, x, first, second, sums);
 }
 
 #else

@@ -36,14 +36,16 @@ void softmax(float* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] *= share;
 }
 
-void scores(const float* query, const float* keys, int64_t padded, float* out) {
-  F32x8 sums[8];
-  for (F32x8& sum : sums) sum = zero8();
-  for (int64_t d = 0; d < padded; d += kLanes) {
-    const F32x8 part = load8(query + d);
-    for (int i = 0; i < 8; ++i) sums[i] = fma8(part, load8(keys + i * padded + d), sums[i]);
+void scores(const float* queries, int64_t n, const float* keys, int64_t padded, float* out, int64_t stride) {
+  for (int64_t query = 0; query < n; ++query, queries += padded, out += stride) {
+    F32x8 sums[8];
+    for (F32x8& sum : sums) sum = zero8();
+    for (int64_t d = 0; d < padded; d += kLanes) {
+      const F32x8 part = load8(queries + d);
+      for (int i = 0; i < 8; ++i) sums[i] = fma8(part, load8(keys + i * padded + d), sums[i]);
+    }
+    store8(out, sums_of_8(sums));
   }
-  store8(out, sums_of_8(sums));
 }
 
 // Wide vectors of `total` from d on.
@@ -59,10 +61,13 @@ inline void gather_vectors(const float* share, const float* values, int64_t padd
   for (int j = 0; j < Wide; ++j) store8(total + d + j * kLanes, sums[j]);
 }
 
-void gather(const float* share, const float* values, int64_t padded, int64_t count, float* total) {
-  int64_t d = 0;
-  for (; d + 8 * kLanes <= padded; d += 8 * kLanes) gather_vectors<8>(share, values, padded, count, d, total);
-  for (; d < padded; d += kLanes) gather_vectors<1>(share, values, padded, count, d, total);
+void gather(const float* shares, int64_t stride, int64_t n, const float* values, int64_t padded, int64_t count,
+            float* totals) {
+  for (int64_t query = 0; query < n; ++query, shares += stride, totals += padded) {
+    int64_t d = 0;
+    for (; d + 8 * kLanes <= padded; d += 8 * kLanes) gather_vectors<8>(shares, values, padded, count, d, totals);
+    for (; d < padded; d += kLanes) gather_vectors<1>(shares, values, padded, count, d, totals);
+  }
 }
 
 void to_halves(const float* x, int64_t n, Half* out) {

@@ -55,6 +55,12 @@ inline constexpr int kParts = kGroup / kRows;
 // Keeps the compiler from fetching what the next part needs before this one is done: there are no registers for it.
 inline void next_part() { asm volatile("" ::: "memory"); }
 
+// A single row of x waits for memory: the processor's own prefetching stops at every page.
+inline void fetch_ahead(const void* at, size_t bytes) {
+  constexpr size_t kAhead = 2048, kLine = 64;
+  for (size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(static_cast<const char*>(at) + kAhead + i);
+}
+
 template <class P>
 struct QuantisedTile {
   using Block = P;
@@ -66,6 +72,7 @@ struct QuantisedTile {
   static inline void run(const Product& p, const std::byte* group, const BlockInput* x, Rows (&y)[kParts][C]) {
     const P* packed = reinterpret_cast<const P*>(group);
     for (int64_t at = 0; at < p.n_in; at += kInputs, ++packed) {
+      if constexpr (C == 1) fetch_ahead(packed, sizeof *packed);
       for (int block = 0; block < P::Scales::kBlocks; ++block, x += kPanel) {
         for (int part = 0; part < kParts; ++part) {
           add_block(*packed, part * kRows, block, x, y[part]);
@@ -108,6 +115,7 @@ struct DenseTile {
   static inline void run(const Product& p, const std::byte* group, const DenseInput* x, Rows (&y)[kParts][C]) {
     const Block* block = reinterpret_cast<const Block*>(group);
     for (int64_t at = 0; at < p.n_in; at += kDenseBlock, ++block, x += kPanel) {
+      if constexpr (C == 1) fetch_ahead(block, sizeof *block);
       add_block(*block, x, y);
     }
   }
@@ -193,7 +201,7 @@ void multiply(const Product& p) {
 #if SLUICE_SIMD_AVX512
 constexpr int kDenseRows = 8, kQuantisedRows = 8, kTightRows = 8;
 #elif SLUICE_SIMD_X86
-constexpr int kDenseRows = 4, kQuantisedRows = 8, kTightRows = 4;
+constexpr int kDenseRows = 4, kQuantisedRows = 8, kTightRows = 8;
 #else
 constexpr int kDenseRows = 4, kQuantisedRows = 4, kTightRows = 4;
 #endif

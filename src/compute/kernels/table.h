@@ -60,11 +60,13 @@ struct Kernels {
   // x = softmax(x). The sum is of eight partial sums, by i mod 8.
   void (*softmax)(float* x, int64_t n);
 
-  // scores[i] = query . keys[i] for eight keys: lane by lane along the head, then summed as sums_of_8 does. keys:
-  // [8][padded], padded a multiple of 8.
-  void (*scores)(const float* query, const float* keys, int64_t padded, float* scores);
-  // total += sum over i < count of share[i] * values[i], in the order of i. values: [count][padded].
-  void (*gather)(const float* share, const float* values, int64_t padded, int64_t count, float* total);
+  // scores[i * stride + j] = queries[i] . keys[j] for i < n and j < 8: lane by lane along the head, then summed as
+  // sums_of_8 does. queries: [n][padded], keys: [8][padded], padded a multiple of 8.
+  void (*scores)(const float* queries, int64_t n, const float* keys, int64_t padded, float* scores, int64_t stride);
+  // totals[i] += sum over j < count of shares[i * stride + j] * values[j], in the order of j, for i < n. values:
+  // [count][padded], totals: [n][padded].
+  void (*gather)(const float* shares, int64_t stride, int64_t n, const float* values, int64_t padded, int64_t count,
+                 float* totals);
   void (*to_halves)(const float* x, int64_t n, Half* out);
   void (*from_halves)(const Half* x, int64_t n, float* out);
 };
