@@ -145,6 +145,21 @@ TEST(Linear, ReadsRowsOfWeightsAsGgmlDoes) {
   }
 }
 
+TEST(Linear, ReadsWeightsAtAnyAddressAndNoRowsAtAll) {
+  for (const ggml_type type : kTypes) {
+    SCOPED_TRACE(ggml_type_name(type));
+    if (!kernels::packed_form(type)) continue;  // ggml's kernels want alignment
+    Matrix m(type, ggml_blck_size(type) == 1 ? 9 : 256, 17, 5);
+    const std::vector<float> x = Dice(4).normals(static_cast<size_t>(3 * m.n_in));
+    const std::vector<float> expected = multiply(m.linear({}), x, 3, 1);
+    m.bytes.insert(m.bytes.begin(), 3, std::byte{0});
+    m.tensor.data = m.bytes.data() + 3;
+    const Linear linear = m.linear({});
+    EXPECT_EQ(multiply(linear, x, 3, 2), expected);
+    EXPECT_TRUE(multiply(linear, {}, 0, 2).empty());
+  }
+}
+
 TEST(Linear, AddsToWhatIsThere) {
   const Matrix m(GGML_TYPE_Q4_1, 64, 20, 1);
   const Linear linear = m.linear({});
