@@ -6,6 +6,7 @@
 
 #include "compute/attention.h"
 #include "compute/kernels/kernels.h"
+#include "compute/layer.h"
 #include "compute/linear.h"
 #include "compute/paths.h"
 #include "compute/rope.h"
@@ -13,75 +14,6 @@
 
 namespace sluice {
 namespace {
-
-// A layer, ready to be computed.
-struct Layer {
-  std::vector<float> attention_norm, ffn_norm;
-  std::vector<float> q_norm, k_norm;  // empty, or [head_dim]
-  Linear q, k, v, attention_out, gate, up, down;
-  FormatSet qkv_formats, attention_out_formats, ffn_formats, down_formats;
-  KvLayer kv;
-};
-
-struct Head {
-  std::vector<float> norm;
-  Linear output;
-  FormatSet formats;
-};
-
-FormatSet formats_of(std::initializer_list<const Linear*> readers) {
-  FormatSet set;
-  for (const Linear* reader : readers) set.add(reader->format());
-  return set;
-}
-
-std::vector<float> vector_or_empty(const Tensor& tensor) {
-  return tensor ? to_f32_vector(tensor) : std::vector<float>();
-}
-
-// Packs the matrices of a stage, and gives the file's pages back.
-struct Packer {
-  const StageWeights& weights;
-  Arena& memory;
-  ThreadTeam& team;
-
-  Result<Linear> operator()(const Tensor& weight, const Tensor& bias) const {
-    SLUICE_TRY(Linear linear, Linear::create(weight, bias, memory, team));
-    if (linear.is_packed()) weights.release(weight);
-    return linear;
-  }
-};
-
-Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv) {
-  Layer layer{to_f32_vector(w.attention_norm),
-              to_f32_vector(w.ffn_norm),
-              vector_or_empty(w.q_norm),
-              vector_or_empty(w.k_norm),
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              {},
-              std::move(kv)};
-  SLUICE_TRY(layer.q, pack(w.q, w.q_bias));
-  SLUICE_TRY(layer.k, pack(w.k, w.k_bias));
-  SLUICE_TRY(layer.v, pack(w.v, w.v_bias));
-  SLUICE_TRY(layer.attention_out, pack(w.attention_out, w.attention_out_bias));
-  SLUICE_TRY(layer.gate, pack(w.gate, w.gate_bias));
-  SLUICE_TRY(layer.up, pack(w.up, w.up_bias));
-  SLUICE_TRY(layer.down, pack(w.down, w.down_bias));
-  layer.qkv_formats = formats_of({&layer.q, &layer.k, &layer.v});
-  layer.attention_out_formats = formats_of({&layer.attention_out});
-  layer.ffn_formats = formats_of({&layer.gate, &layer.up});
-  layer.down_formats = formats_of({&layer.down});
-  return layer;
-}
 
 Status check_options(const ModelFile& model, const StageOptions& o) {
   const int32_t n_layers = model.hparams().n_layers;
@@ -229,9 +161,7 @@ Status StageRunner::Impl::prepare_layers() {
 }
 
 Status StageRunner::Impl::prepare_head() {
-  SLUICE_TRY(Linear output, packer()(weights_.output, weights_.output_bias));
-  const FormatSet formats = formats_of({&output});
-  head_ = Head{to_f32_vector(weights_.output_norm), std::move(output), formats};
+  SLUICE_TRY(head_, make_head(packer()));
   return {};
 }
 

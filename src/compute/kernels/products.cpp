@@ -114,9 +114,19 @@ struct DenseTile {
   template <int C>
   static inline void run(const Product& p, const std::byte* group, const DenseInput* x, Rows (&y)[kParts][C]) {
     const Block* block = reinterpret_cast<const Block*>(group);
-    for (int64_t at = 0; at < p.n_in; at += kDenseBlock, ++block, x += kPanel) {
-      if constexpr (C == 1) fetch_ahead(block, sizeof *block);
-      add_block(*block, x, y);
+    const Block* end = block + (p.n_in + kDenseBlock - 1) / kDenseBlock;
+    while (block < end) {
+      Rows run[kParts][C];
+      for (int part = 0; part < kParts; ++part) {
+        for (int c = 0; c < C; ++c) run[part][c] = zero_rows();
+      }
+      for (int i = 0; i < kDenseRun && block < end; ++i, ++block, x += kPanel) {
+        if constexpr (C == 1) fetch_ahead(block, sizeof *block);
+        add_block(*block, x, run);
+      }
+      for (int part = 0; part < kParts; ++part) {
+        for (int c = 0; c < C; ++c) y[part][c] = add_rows(y[part][c], run[part][c]);
+      }
     }
   }
 

@@ -1,0 +1,47 @@
+// A layer's and the head's weights, ready to be computed with.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "compute/attention.h"
+#include "compute/linear.h"
+#include "compute/memory.h"
+#include "compute/thread_team.h"
+#include "model/model_file.h"
+
+namespace sluice {
+
+struct Layer {
+  std::vector<float> attention_norm, ffn_norm;
+  std::vector<float> q_norm, k_norm;  // empty, or [head_dim]
+  Linear q, k, v, attention_out, gate, up, down;
+  FormatSet qkv_formats, attention_out_formats, ffn_formats, down_formats;  // of their inputs
+  KvLayer kv;
+};
+
+struct Head {
+  std::vector<float> norm;
+  Linear output;
+  FormatSet formats;
+};
+
+// Packs the matrices of a stage into `memory` and gives the file's pages back.
+struct Packer {
+  const StageWeights& weights;
+  Arena& memory;
+  ThreadTeam& team;
+
+  // Errors name a weight of a type that has no product.
+  Result<Linear> operator()(const Tensor& weight, const Tensor& bias) const;
+};
+
+Result<Layer> make_layer(const Packer& pack, const LayerWeights& weights, KvLayer kv);
+
+// Of pack.weights.
+Result<Head> make_head(const Packer& pack);
+
+// A vector of weights as f32, or nothing if the model has none.
+std::vector<float> vector_or_empty(const Tensor& tensor);
+
+}  // namespace sluice
