@@ -67,42 +67,48 @@ static_assert(sizeof(FileIQ4_NL) == 18 && sizeof(FileIQ4_XS) == 136 && sizeof(Fi
 
 // --- One row's part of a packed block. ---
 
-// Code k of the block, by a function of k.
-template <class Code>
-void put_nibbles(Nibbles& to, int row, Code code) {
-  for (int k = 0; k < 16; ++k)
-    to.q[k / 4][row][k % 4] = static_cast<uint8_t>((code(k) & 15) | (code(k + 16) & 15) << 4);
+using CodesOfRow = uint8_t[kBlock];  // before they are interleaved
+
+void put(const CodesOfRow& codes, int row, Nibbles& to) {
+  uint8_t both[16];
+  for (int k = 0; k < 16; ++k) both[k] = static_cast<uint8_t>((codes[k] & 15) | codes[k + 16] << 4);
+  for (int i = 0; i < 4; ++i) std::memcpy(to.q[i][row], both + 4 * i, 4);
 }
-template <class Code>
-void put(Codes5& to, int row, Code code) {
-  put_nibbles(to, row, code);
-  for (int k = 0; k < kBlock; ++k) {
-    uint8_t& high = to.high[row][k % 4];
-    high = static_cast<uint8_t>(high | (code(k) >> 4 & 1) << (k / 4));
+void put(const CodesOfRow& codes, int row, Codes5& to) {
+  put(codes, row, static_cast<Nibbles&>(to));
+  for (int j = 0; j < 4; ++j) {
+    int bits = 0;
+    for (int step = 0; step < kSteps; ++step) bits |= (codes[4 * step + j] >> 4 & 1) << step;
+    to.high[row][j] = static_cast<uint8_t>(bits);
   }
 }
-template <class Code>
-void put(Codes6& to, int row, Code code) {
-  put_nibbles(to, row, code);
-  for (int k = 0; k < kBlock; ++k) {
-    uint8_t& high = to.high[k / 16][row][k % 4];
-    high = static_cast<uint8_t>(high | (code(k) >> 4 & 3) << (2 * (k / 4 % 4)));
+void put(const CodesOfRow& codes, int row, Codes6& to) {
+  put(codes, row, static_cast<Nibbles&>(to));
+  for (int half = 0; half < 2; ++half) {
+    for (int j = 0; j < 4; ++j) {
+      int bits = 0;
+      for (int step = 0; step < 4; ++step) bits |= (codes[16 * half + 4 * step + j] >> 4 & 3) << (2 * step);
+      to.high[half][row][j] = static_cast<uint8_t>(bits);
+    }
   }
 }
-template <class Code>
-void put(Codes8& to, int row, Code code) {
-  for (int k = 0; k < kBlock; ++k) to.q[k / 4][row][k % 4] = static_cast<int8_t>(code(k));
-}
-template <class Code>
-void put(Nibbles& to, int row, Code code) {
-  put_nibbles(to, row, code);
+void put(const CodesOfRow& codes, int row, Codes8& to) {
+  for (int step = 0; step < kSteps; ++step) std::memcpy(to.q[step][row], codes + 4 * step, 4);
 }
 
-auto nibbles_of(const uint8_t (&q)[16]) {
-  return [&q](int k) { return k < 16 ? q[k] & 15 : q[k - 16] >> 4; };
+void read_nibbles(const uint8_t (&q)[16], CodesOfRow& codes) {
+  for (int k = 0; k < 16; ++k) {
+    codes[k] = q[k] & 15;
+    codes[k + 16] = q[k] >> 4;
+  }
 }
-auto fives_of(const uint8_t (&q)[16], const uint8_t (&high)[4]) {
-  return [&q, &high](int k) { return (k < 16 ? q[k] & 15 : q[k - 16] >> 4) | (high[k / 8] >> (k % 8) & 1) << 4; };
+void read_fives(const uint8_t (&q)[16], const uint8_t (&high)[4], CodesOfRow& codes) {
+  read_nibbles(q, codes);
+  for (int k = 0; k < kBlock; ++k) codes[k] = static_cast<uint8_t>(codes[k] | (high[k / 8] >> (k % 8) & 1) << 4);
+}
+// Blocks 2 i and 2 i + 1 of a super-block share the bytes i: low nibbles are the even one's.
+void read_half_bytes(const uint8_t (&q)[32], bool high, CodesOfRow& codes) {
+  for (int k = 0; k < kBlock; ++k) codes[k] = high ? q[k] >> 4 : q[k] & 15;
 }
 
 // The eight 6-bit scales and minima of Q4_K and Q5_K.
@@ -120,69 +126,89 @@ void put_scales(const File& from, int row, SuperScaleAndMin& to) {
 }
 
 void place(const FileQ4_0& from, int row, PackedQ4_0& to) {
+  CodesOfRow codes;
   to.scales.d[row] = from.d;
-  put(to.codes[0], row, nibbles_of(from.q));
+  read_nibbles(from.q, codes);
+  put(codes, row, to.codes[0]);
 }
 void place(const FileQ4_1& from, int row, PackedQ4_1& to) {
+  CodesOfRow codes;
   to.scales.d[row] = from.d;
   to.scales.m[row] = from.m;
-  put(to.codes[0], row, nibbles_of(from.q));
+  read_nibbles(from.q, codes);
+  put(codes, row, to.codes[0]);
 }
 void place(const FileQ5_0& from, int row, PackedQ5_0& to) {
+  CodesOfRow codes;
   to.scales.d[row] = from.d;
-  put(to.codes[0], row, fives_of(from.q, from.high));
+  read_fives(from.q, from.high, codes);
+  put(codes, row, to.codes[0]);
 }
 void place(const FileQ5_1& from, int row, PackedQ5_1& to) {
+  CodesOfRow codes;
   to.scales.d[row] = from.d;
   to.scales.m[row] = from.m;
-  put(to.codes[0], row, fives_of(from.q, from.high));
+  read_fives(from.q, from.high, codes);
+  put(codes, row, to.codes[0]);
 }
 void place(const FileQ8_0& from, int row, PackedQ8_0& to) {
+  CodesOfRow codes;
   to.scales.d[row] = from.d;
-  put(to.codes[0], row, [&](int k) { return from.q[k]; });
+  std::memcpy(codes, from.q, sizeof codes);
+  put(codes, row, to.codes[0]);
 }
 void place(const FileQ4_K& from, int row, PackedQ4_K& to) {
   put_scales(from, row, to.scales);
   for (int b = 0; b < 8; ++b) {
-    put(to.codes[b], row, [&](int k) { return b % 2 == 0 ? from.q[b / 2][k] & 15 : from.q[b / 2][k] >> 4; });
+    CodesOfRow codes;
+    read_half_bytes(from.q[b / 2], b % 2 == 1, codes);
+    put(codes, row, to.codes[b]);
   }
 }
 void place(const FileQ5_K& from, int row, PackedQ5_K& to) {
   put_scales(from, row, to.scales);
   for (int b = 0; b < 8; ++b) {
-    put(to.codes[b], row, [&](int k) {
-      const int low = b % 2 == 0 ? from.q[b / 2][k] & 15 : from.q[b / 2][k] >> 4;
-      return low | (from.high[k] >> b & 1) << 4;
-    });
+    CodesOfRow codes;
+    read_half_bytes(from.q[b / 2], b % 2 == 1, codes);
+    for (int k = 0; k < kBlock; ++k) codes[k] = static_cast<uint8_t>(codes[k] | (from.high[k] >> b & 1) << 4);
+    put(codes, row, to.codes[b]);
   }
 }
 void place(const FileQ6_K& from, int row, PackedQ6_K& to) {
   to.scales.d[row] = from.d;
   for (int b = 0; b < 8; ++b) {
     for (int half = 0; half < 2; ++half) to.scales.scale[b][row][half] = from.scales[2 * b + half];
-    put(to.codes[b], row, [&](int k) {
-      const int both = from.low[b / 4][b % 2][k];
-      return (b % 4 < 2 ? both & 15 : both >> 4) | (from.high[b / 4][k] >> (2 * (b % 4)) & 3) << 4;
-    });
+    CodesOfRow codes;
+    read_half_bytes(from.low[b / 4][b % 2], b % 4 >= 2, codes);
+    for (int k = 0; k < kBlock; ++k) {
+      codes[k] = static_cast<uint8_t>(codes[k] | (from.high[b / 4][k] >> (2 * (b % 4)) & 3) << 4);
+    }
+    put(codes, row, to.codes[b]);
   }
 }
 void place(const FileIQ4_NL& from, int row, PackedIQ4_NL& to) {
+  CodesOfRow codes;
   to.scales.d[row] = from.d;
-  put(to.codes[0], row, nibbles_of(from.q));
+  read_nibbles(from.q, codes);
+  put(codes, row, to.codes[0]);
 }
 void place(const FileIQ4_XS& from, int row, PackedIQ4_XS& to) {
   to.scales.d[row] = from.d;
   for (int b = 0; b < 8; ++b) {
     const int low = from.scales_low[b / 2] >> (4 * (b % 2)) & 15, high = from.scales_high[b / 4] >> (2 * (b % 4)) & 3;
     to.scales.scale[b][row] = static_cast<int8_t>((low | high << 4) - 32);
-    put(to.codes[b], row, nibbles_of(from.q[b]));
+    CodesOfRow codes;
+    read_nibbles(from.q[b], codes);
+    put(codes, row, to.codes[b]);
   }
 }
 void place(const FileMXFP4& from, int row, PackedMXFP4& to) {
   // 2^(e - 128): the codes are doubled. As bfloat16; the two smallest are subnormal.
   const int e = from.exponent;
   to.scales.d[row] = {static_cast<uint16_t>(e < 2 ? 0x20 << e : (e - 1) << 7)};
-  put(to.codes[0], row, nibbles_of(from.q));
+  CodesOfRow codes;
+  read_nibbles(from.q, codes);
+  put(codes, row, to.codes[0]);
 }
 
 // --- Whole matrices. ---

@@ -116,16 +116,16 @@ struct DenseTile {
     const Block* block = reinterpret_cast<const Block*>(group);
     const Block* end = block + (p.n_in + kDenseBlock - 1) / kDenseBlock;
     while (block < end) {
-      Rows run[kParts][C];
+      Rows subtotal[kParts][C];
       for (int part = 0; part < kParts; ++part) {
-        for (int c = 0; c < C; ++c) run[part][c] = zero_rows();
+        for (int c = 0; c < C; ++c) subtotal[part][c] = zero_rows();
       }
       for (int i = 0; i < kDenseRun && block < end; ++i, ++block, x += kPanel) {
         if constexpr (C == 1) fetch_ahead(block, sizeof *block);
-        add_block(*block, x, run);
+        add_block(*block, x, subtotal);
       }
       for (int part = 0; part < kParts; ++part) {
-        for (int c = 0; c < C; ++c) y[part][c] = add_rows(y[part][c], run[part][c]);
+        for (int c = 0; c < C; ++c) y[part][c] = add_rows(y[part][c], subtotal[part][c]);
       }
     }
   }
