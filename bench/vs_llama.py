@@ -23,14 +23,14 @@ def run(command):
     return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def repetitions(prompt, decode):
+def repetitions(args, prompt, decode):
     """A batch of a few tokens is repeated until it takes about as long as a long one."""
-    return 1 if decode else max(1, 512 // prompt)
+    return 1 if decode else max(1, args.prompt // prompt)
 
 
 def ours(args, model, threads, prompt, decode):
     out, cpu = run([args.ours, "-m", model, "--threads", str(threads), "--prompt", str(prompt), "--decode", str(decode),
-                    "--repeat", str(repetitions(prompt, decode))])
+                    "--repeat", str(repetitions(args, prompt, decode))])
     figures = json.loads(out)
     rate = 1e3 / figures["decode_ms_per_token"] if decode else figures["prefill_tokens_per_second"]
     return rate, cpu
@@ -39,7 +39,7 @@ def ours(args, model, threads, prompt, decode):
 def llama(args, model, threads, prompt, decode):
     # -d: tokens that are in the cache before the timed ones
     sizes = ["-p", "0", "-n", str(decode), "-d", str(prompt)] if decode else ["-p", str(prompt), "-n", "0"]
-    repeat = str(repetitions(prompt, decode))
+    repeat = str(repetitions(args, prompt, decode))
     out, cpu = run([args.llama_bench, "-m", model, "-t", str(threads), "-r", repeat, "--no-warmup", "-o", "json", *sizes])
     return statistics.median(json.loads(out)[-1]["samples_ts"]), cpu
 
