@@ -125,31 +125,37 @@ void put_scales(const File& from, int row, SuperScaleAndMin& to) {
   }
 }
 
-void place(const FileQ4_0& from, int row, PackedQ4_0& to) {
+// The codes of a block of 32 whose nibbles the file holds as they are.
+template <class File, class P>
+void place_nibbles(const File& from, int row, P& to) {
   CodesOfRow codes;
-  to.scales.d[row] = from.d;
   read_nibbles(from.q, codes);
   put(codes, row, to.codes[0]);
+}
+template <class File, class P>
+void place_fives(const File& from, int row, P& to) {
+  CodesOfRow codes;
+  read_fives(from.q, from.high, codes);
+  put(codes, row, to.codes[0]);
+}
+
+void place(const FileQ4_0& from, int row, PackedQ4_0& to) {
+  to.scales.d[row] = from.d;
+  place_nibbles(from, row, to);
 }
 void place(const FileQ4_1& from, int row, PackedQ4_1& to) {
-  CodesOfRow codes;
   to.scales.d[row] = from.d;
   to.scales.m[row] = from.m;
-  read_nibbles(from.q, codes);
-  put(codes, row, to.codes[0]);
+  place_nibbles(from, row, to);
 }
 void place(const FileQ5_0& from, int row, PackedQ5_0& to) {
-  CodesOfRow codes;
   to.scales.d[row] = from.d;
-  read_fives(from.q, from.high, codes);
-  put(codes, row, to.codes[0]);
+  place_fives(from, row, to);
 }
 void place(const FileQ5_1& from, int row, PackedQ5_1& to) {
-  CodesOfRow codes;
   to.scales.d[row] = from.d;
   to.scales.m[row] = from.m;
-  read_fives(from.q, from.high, codes);
-  put(codes, row, to.codes[0]);
+  place_fives(from, row, to);
 }
 void place(const FileQ8_0& from, int row, PackedQ8_0& to) {
   CodesOfRow codes;
@@ -187,10 +193,8 @@ void place(const FileQ6_K& from, int row, PackedQ6_K& to) {
   }
 }
 void place(const FileIQ4_NL& from, int row, PackedIQ4_NL& to) {
-  CodesOfRow codes;
   to.scales.d[row] = from.d;
-  read_nibbles(from.q, codes);
-  put(codes, row, to.codes[0]);
+  place_nibbles(from, row, to);
 }
 void place(const FileIQ4_XS& from, int row, PackedIQ4_XS& to) {
   to.scales.d[row] = from.d;
@@ -206,9 +210,7 @@ void place(const FileMXFP4& from, int row, PackedMXFP4& to) {
   // 2^(e - 128): the codes are doubled. As bfloat16; the two smallest are subnormal.
   const int e = from.exponent;
   to.scales.d[row] = {static_cast<uint16_t>(e < 2 ? 0x20 << e : (e - 1) << 7)};
-  CodesOfRow codes;
-  read_nibbles(from.q, codes);
-  put(codes, row, to.codes[0]);
+  place_nibbles(from, row, to);
 }
 
 // --- Whole matrices. ---
