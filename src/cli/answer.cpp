@@ -103,6 +103,13 @@ std::string summary(const Session& session, const Engine& engine, const CommonOp
       request.stats.flushes == 1 ? "1 flush" : fmt::format("{} flushes", request.stats.flushes));
   if (!answer.trial || answer.trial->plain_rate() == 0) return text;
   const AutoTrial& trial = *answer.trial;
+  if (request.stats.drafted == 0)  // both sides did the same work: a difference is the machine's
+    return text +
+           fmt::format(
+               "\nspeculation gains nothing here, no guess entered the pipeline{}: {:.1f} tokens/s with {}, {:.1f} "
+               "with plain decoding",
+               session.cuts().size() == 1 ? " (one stage leaves nothing to fill; --stages splits the model)" : "",
+               trial.speculative_rate(), trial.method(), trial.plain_rate());
   if (trial.prefers_plain())
     return text + fmt::format(
                       "\nspeculation does not pay here: {:.1f} tokens/s with {}, {:.1f} with plain decoding, which was "
