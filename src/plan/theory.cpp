@@ -1,0 +1,247 @@
+#include "plan/theory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/result.h"
+
+namespace sluice::theory {
+namespace {
+
+// False for NaN, as every comparison with it is.
+bool is_probability(double p) { return p >= 0.0 && p <= 1.0; }
+bool is_time(double t) { return t >= 0.0 && std::isfinite(t); }
+bool is_positive(double x) { return x > 0.0 && std::isfinite(x); }
+
+void check_chain(double acceptance, int lookahead) {
+  SLUICE_CHECK(is_probability(acceptance), "an acceptance rate lies in [0, 1]");
+  SLUICE_CHECK(lookahead >= 0, "a chain has no negative length");
+}
+
+}  // namespace
+
+double expected_round_tokens(double acceptance, int lookahead) {
+  check_chain(acceptance, lookahead);
+  double tokens = 1.0;  // 1 + a + … + a^K, which needs no special case at a = 1
+  for (int k = 0; k < lookahead; ++k) tokens = 1.0 + acceptance * tokens;
+  return tokens;
+}
+
+std::vector<double> accepted_length_distribution(double acceptance, int lookahead) {
+  check_chain(acceptance, lookahead);
+  std::vector<double> lengths;
+  double reached = 1.0;  // P(at least k are accepted)
+  for (int k = 0; k < lookahead; ++k, reached *= acceptance) lengths.push_back(reached * (1.0 - acceptance));
+  lengths.push_back(reached);
+  return lengths;
+}
+
+double steady_state_share(double stay, double enter) {
+  SLUICE_CHECK(is_probability(stay) && is_probability(enter), "the transitions are probabilities");
+  SLUICE_CHECK(stay < 1.0 || enter > 0.0, "two states that never change have no common steady state");
+  return enter / (1.0 - stay + enter);
+}
+
+double sd_speedup(double acceptance, int lookahead, double draft_ratio) {
+  SLUICE_CHECK(draft_ratio > 0.0, "the draft makes some tokens in a target pass");
+  return expected_round_tokens(acceptance, lookahead) / (lookahead / draft_ratio + 1.0);
+}
+
+double specpipe_time_between_tokens(std::span<const double> stage_seconds, double hit) {
+  SLUICE_CHECK(!stage_seconds.empty() && std::all_of(stage_seconds.begin(), stage_seconds.end(), is_time),
+               "a pipeline has stages, and their times are finite");
+  SLUICE_CHECK(is_probability(hit), "a hit rate lies in [0, 1]");
+  const double through = std::accumulate(stage_seconds.begin(), stage_seconds.end(), 0.0);
+  const double slowest = *std::max_element(stage_seconds.begin(), stage_seconds.end());
+  return slowest + (1.0 - hit) * (through - slowest);
+}
+
+double level_speedup(int stages, double hit) {
+  SLUICE_CHECK(stages >= 1, "a pipeline has stages");
+  SLUICE_CHECK(is_probability(hit), "a hit rate lies in [0, 1]");
+  return stages / (1.0 + (stages - 1) * (1.0 - hit));
+}
+
+double hit_of_level_speedup(int stages, double speedup) {
+  SLUICE_CHECK(stages > 1, "one stage has the same speed at any hit rate");
+  SLUICE_CHECK(speedup >= 1.0 && speedup <= stages, "one level a step gains between 1 and the number of stages");
+  return 1.0 - (stages / speedup - 1.0) / (stages - 1);
+}
+
+double pipespec_verification_share(double acceptance, int window) {
+  check_chain(acceptance, window);
+  SLUICE_CHECK(window >= 1, "a verification has something to verify");
+  return steady_state_share(std::pow(acceptance, window + 1), acceptance);
+}
+
+double pipespec_speedup(double acceptance, int window) {
+  const double verifies = pipespec_verification_share(acceptance, window);
+  return (1.0 - verifies) + verifies * expected_round_tokens(acceptance, window);
+}
+
+double ssd_speedup(const SsdRound& round) {
+  SLUICE_CHECK(round.tokens >= 1.0 && round.fallback_tokens >= 1.0, "every verification yields a token");
+  SLUICE_CHECK(is_probability(round.hit_rate), "a hit rate lies in [0, 1]");
+  SLUICE_CHECK(is_time(round.prespeculation_time) && is_time(round.fallback_time), "times are finite");
+  const double hit = round.hit_rate, miss = 1.0 - hit;
+  return (hit * round.tokens + miss * round.fallback_tokens) /
+         (hit * std::max(1.0, round.prespeculation_time) + miss * (1.0 + round.fallback_time));
+}
+
+double PowerLaw::miss(double guesses) const {
+  SLUICE_CHECK(is_positive(scale) && is_positive(exponent), "misses fall, from some scale");
+  SLUICE_CHECK(guesses >= 0.0, "there are no negative guesses");
+  return guesses == 0.0 ? 1.0 : std::min(1.0, scale * std::pow(guesses, -exponent));
+}
+
+std::optional<PowerLaw> fit_power_law(std::span<const std::pair<double, double>> misses) {
+  double count = 0, mean_x = 0, mean_y = 0;
+  for (const auto& [guesses, miss] : misses) {
+    SLUICE_CHECK(guesses >= 1.0 && is_probability(miss), "a measured miss is a probability at one guess or more");
+    if (miss == 0.0) continue;
+    ++count;
+    mean_x += (std::log(guesses) - mean_x) / count;
+    mean_y += (std::log(miss) - mean_y) / count;
+  }
+  double xx = 0, xy = 0;
+  for (const auto& [guesses, miss] : misses) {
+    if (miss == 0.0) continue;
+    const double x = std::log(guesses) - mean_x;
+    xx += x * x;
+    xy += x * (std::log(miss) - mean_y);
+  }
+  // One fan-out measured many times leaves a residue of rounding, not an exact zero.
+  constexpr double kOneFanout = 1e-12;
+  if (xx < kOneFanout || xy >= 0.0) return std::nullopt;
+  const double slope = xy / xx;
+  return PowerLaw{.scale = std::exp(mean_y - slope * mean_x), .exponent = -slope};
+}
+
+double cache_hit_rate(std::span<const double> lengths, std::span<const double> fanout, const PowerLaw& law) {
+  SLUICE_CHECK(lengths.size() == fanout.size(), "one fan-out for each accepted length");
+  double hit = 0.0;
+  for (size_t k = 0; k < lengths.size(); ++k) hit += lengths[k] * (1.0 - law.miss(fanout[k]));
+  return hit;
+}
+
+std::vector<double> geometric_fanout(std::span<const double> lengths, double exponent, double budget) {
+  SLUICE_CHECK(is_positive(exponent) && is_time(budget), "misses fall with guesses, of which there is a finite budget");
+  std::vector<double> fanout;
+  for (const double p : lengths) fanout.push_back(std::pow(p, 1.0 / (1.0 + exponent)));
+  const double total = std::accumulate(fanout.begin(), fanout.end(), 0.0);
+  SLUICE_CHECK(total > 0.0, "some accepted length has to happen");
+  for (double& guesses : fanout) guesses *= budget / total;
+  return fanout;
+}
+
+std::vector<int> best_fanout(std::span<const double> lengths, const PowerLaw& law, int budget) {
+  SLUICE_CHECK(budget >= 0, "there are no negative guesses");
+  const size_t limit = static_cast<size_t>(budget) + 1;
+  std::vector<double> miss(limit);
+  for (size_t f = 0; f < limit; ++f) miss[f] = law.miss(static_cast<double>(f));
+
+  // least[b]: the least expected miss after the lengths so far with at most b guesses; taken[k][b]: of which at k.
+  std::vector<double> least(limit, 0.0);
+  std::vector<std::vector<int>> taken;
+  for (const double p : lengths) {
+    std::vector<double> next(limit, std::numeric_limits<double>::infinity());
+    std::vector<int>& here = taken.emplace_back(limit, 0);
+    for (size_t b = 0; b < limit; ++b)
+      for (size_t f = 0; f <= b; ++f)
+        if (const double total = least[b - f] + p * miss[f]; total < next[b]) {
+          next[b] = total;
+          here[b] = static_cast<int>(f);
+        }
+    least = std::move(next);
+  }
+
+  std::vector<int> fanout(lengths.size());
+  for (size_t k = lengths.size(), left = limit - 1; k-- > 0; left -= static_cast<size_t>(fanout[k]))
+    fanout[k] = taken[k][left];
+  return fanout;
+}
+
+double equivalent_acceptance_length(int stages, double tokens, double steps) {
+  SLUICE_CHECK(stages >= 1 && is_time(tokens) && is_positive(steps), "tokens come out of steps of a pipeline");
+  return stages * tokens / steps;
+}
+
+double ppsd_speedup(double equivalent_length, int stages, double module_layers, double layers) {
+  SLUICE_CHECK(is_time(equivalent_length) && stages >= 1, "a length over a pipeline");
+  SLUICE_CHECK(is_time(module_layers) && is_positive(layers), "models have layers");
+  return equivalent_length * layers / (module_layers * stages + layers);
+}
+
+double eagle_speedup(double acceptance_length, int draft_steps, double head_layers, double layers) {
+  SLUICE_CHECK(is_time(acceptance_length) && draft_steps >= 0, "a length after some draft steps");
+  SLUICE_CHECK(is_time(head_layers) && is_positive(layers), "models have layers");
+  return acceptance_length * layers / (head_layers * draft_steps + layers);
+}
+
+double surge_speedup(double coverage, double draft_time, double pipeline_time) {
+  SLUICE_CHECK(is_probability(coverage), "a coverage lies in [0, 1]");
+  SLUICE_CHECK(is_time(draft_time) && is_positive(pipeline_time), "times are finite, and a pipeline takes some");
+  // Where the draft is slower than the pipeline, the token is known before its level is, and enters as a new root.
+  const double hit_time = std::min(1.0, draft_time / pipeline_time);
+  return 1.0 / ((1.0 - coverage) + coverage * hit_time);
+}
+
+double surge_draft_bound(double draft_time, double pipeline_time) {
+  SLUICE_CHECK(is_positive(draft_time), "without a draft's time there is no such bound");
+  return surge_speedup(1.0, draft_time, pipeline_time);
+}
+
+double surge_miss_bound(double coverage) {
+  SLUICE_CHECK(coverage < 1.0, "without misses there is no such bound");
+  return surge_speedup(coverage, 0.0, 1.0);
+}
+
+double surge_row_bound(int stages, double level_rows, double row_budget) {
+  SLUICE_CHECK(stages >= 1 && is_positive(level_rows) && is_positive(row_budget), "levels and steps have rows");
+  return stages * row_budget / level_rows;
+}
+
+namespace {
+
+void check(const SurgeSteps& setting) {
+  SLUICE_CHECK(setting.stages >= 1, "a pipeline has stages");
+  SLUICE_CHECK(is_probability(setting.coverage), "a coverage lies in [0, 1]");
+  SLUICE_CHECK(is_positive(setting.level_interval) && is_time(setting.restart), "a level takes some time");
+}
+
+// The first step at or after `time`; a time that rounding put just behind a step belongs to it.
+double next_step(double time) {
+  constexpr double kRounding = 1e-9;
+  return std::ceil(time - kRounding);
+}
+
+}  // namespace
+
+double surge_step_speedup(const SurgeSteps& setting) {
+  check(setting);
+  const double h = setting.coverage, n = setting.stages;
+  // The first level would come after the verdict that it was to foresee: every token enters as a new root.
+  if (setting.restart + setting.level_interval > n) return 1.0;
+
+  // (1 - h) E[ceil(restart + G interval)], the sum over g cut where rounding up no longer shows: what remains is
+  // h^g (its probability) times the mean of an unrounded line and half a step.
+  constexpr int kSummed = 1 << 16;
+  constexpr double kNegligible = 1e-17;
+  double rate = 0.0, reached = h;  // reached: P(G >= g) = h^g
+  int g = 1;
+  for (; g < kSummed && reached > kNegligible; ++g, reached *= h)
+    rate += (1.0 - h) * (1.0 - h) * reached * next_step(setting.restart + g * setting.level_interval);
+  rate += reached * ((1.0 - h) * (setting.restart + 0.5 + g * setting.level_interval) + h * setting.level_interval);
+  return n / ((1.0 - h) * n + rate);
+}
+
+double surge_lower_bound(const SurgeSteps& setting) {
+  check(setting);
+  const double n = setting.stages, h = setting.coverage;
+  const double hit_steps = std::min(n, next_step(setting.level_interval));
+  return n / (n * (1.0 - h) + h * hit_steps);
+}
+
+}  // namespace sluice::theory

@@ -1,0 +1,141 @@
+// What the papers' formulas, and ours for `surge`, expect of a method: pure functions from a few measured numbers to
+// tokens, times and speed-ups. docs/theory.md derives each and says what it leaves out.
+//
+// Probabilities lie in [0, 1]; times are in the unit that the function names, and not negative. Numbers outside a
+// function's domain are broken invariants (SLUICE_CHECK), not errors.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace sluice::theory {
+
+// --- What several papers share -------------------------------------------------------------------------------------
+
+// Tokens that one verification of a chain of `lookahead` drafted tokens yields, the target's own included, when each is
+// accepted with probability `acceptance` given that those before it were: (1 - a^(K+1)) / (1 - a).
+double expected_round_tokens(double acceptance, int lookahead);
+
+// P(exactly k drafted tokens are accepted), k = 0 … lookahead: a^k (1 - a) for k < K, and a^K for k = K.
+std::vector<double> accepted_length_distribution(double acceptance, int lookahead);
+
+// The share of steps that a chain of two states spends in the one it keeps with probability `stay` and enters from the
+// other with probability `enter`. Needs stay < 1 or enter > 0.
+double steady_state_share(double stay, double enter);
+
+// Speed-up over plain decoding of drafting `lookahead` tokens, then verifying them in one target pass, with a draft
+// that makes `draft_ratio` > 0 tokens in the time of a target pass. PipeSpec (its SD(P_a), with gamma = lookahead, c =
+// draft_ratio): (1 - a^(gamma+1)) / ((1 - a) (gamma / c + 1)).
+double sd_speedup(double acceptance, int lookahead, double draft_ratio);
+
+// --- SpecPipe: one level of the tree a step ------------------------------------------------------------------------
+
+// Expected seconds between tokens when the next token is in the tree with probability `hit`, the draft keeps up, and
+// stage i takes stage_seconds[i] (at least one). SpecPipe eq. (1) as we reconstruct it:
+// max_i t_i + (1 - p) (sum_i t_i - max_i t_i), which for equal stages is eq. (2): t (1 + (n - 1) (1 - p)).
+double specpipe_time_between_tokens(std::span<const double> stage_seconds, double hit);
+
+// Speed-up of one level a step over the plain pipeline of `stages` equal stages: n / (1 + (n - 1) (1 - p)). Also SPD's
+// expected equivalent acceptance length when a speculated token is accepted with probability `hit`.
+double level_speedup(int stages, double hit);
+
+// The hit probability at which level_speedup is `speedup`, from 1 to `stages`; needs stages > 1.
+double hit_of_level_speedup(int stages, double speedup);
+
+// --- PipeSpec: a hierarchy of models that never wait ---------------------------------------------------------------
+
+// rho_i: the share of a model's steps that verify, rather than generate one token. alpha / (1 - alpha^(gamma+1) +
+// alpha): it enters verification when its own token agrees with its predecessor, and stays when all `window` >= 1
+// tokens and the one after them do.
+double pipespec_verification_share(double acceptance, int window);
+
+// E(N(M_i)), tokens a step of model i: (1 - rho) + rho (1 - alpha^(gamma+1)) / (1 - alpha). For the last model this is
+// Theorem 1: the speed-up over plain decoding, above 1 whenever acceptance > 0.
+double pipespec_speedup(double acceptance, int window);
+
+// --- SSD: speculation for the outcomes of the verification under way -----------------------------------------------
+
+// A round is one target pass, whose length is the unit of time here.
+struct SsdRound {
+  double tokens = 1.0;               // expected_round_tokens of a speculation that was cached
+  double hit_rate = 0.0;             // share of rounds that found theirs cached
+  double prespeculation_time = 0.0;  // T_p: drafting for all cached outcomes, beside the verification
+  double fallback_time = 0.0;        // T_b: drafting after a miss, while the target waits
+  double fallback_tokens = 1.0;      // expected_round_tokens of what the fallback drafts
+};
+
+// Expected tokens a round over its expected time, hence the speed-up over plain decoding:
+// (h E_hit + (1 - h) E_miss) / (h max(1, T_p) + (1 - h) (1 + T_b)).
+double ssd_speedup(const SsdRound& round);
+
+// Misses that fall with the number of guesses F as a power law: min(1, scale F^-exponent), and 1 without a guess.
+struct PowerLaw {
+  double scale = 1.0;     // > 0
+  double exponent = 1.0;  // r > 0
+  double miss(double guesses) const;
+};
+
+// The law through measured (guesses >= 1, miss) pairs by least squares of log miss over log guesses. Pairs with a miss
+// of 0 carry no logarithm and are left out. Nothing if fewer than two fan-outs remain or the misses do not fall.
+std::optional<PowerLaw> fit_power_law(std::span<const std::pair<double, double>> misses);
+
+// The probability that the outcome is cached: sum_k P(k) (1 - miss(F_k)), with `lengths` the distribution of the
+// accepted length and fanout[k] the tokens guessed after k accepted ones. Both have K + 1 entries.
+double cache_hit_rate(std::span<const double> lengths, std::span<const double> fanout, const PowerLaw& law);
+
+// Real-valued F_k that sum to `budget` and miss least under F^-exponent: F_k proportional to P(k)^(1/(1+r)). For the
+// accepted lengths of acceptance a that is SAGUARO's F_k = F_0 a^(k/(1+r)), F_K = F_0 a^(K/(1+r)) (1-a)^(-1/(1+r)).
+std::vector<double> geometric_fanout(std::span<const double> lengths, double exponent, double budget);
+
+// Integers that sum to at most `budget` and miss least of all that do, by dynamic programming over k: exact for every
+// law, also where the first guess gains less than the second and taking the greatest gain next would go wrong.
+// Time O(K budget^2).
+std::vector<int> best_fanout(std::span<const double> lengths, const PowerLaw& law, int budget);
+
+// --- SPD: section 4.2 ----------------------------------------------------------------------------------------------
+
+// SPD eq. (4), L'_acc = n N / K: `tokens` N generated in `steps` K of a pipeline of `stages` n; SPD's speed-up itself.
+double equivalent_acceptance_length(int stages, double tokens, double steps);
+
+// S_ppsd = L'_acc L / (L_s n + L): a module of `module_layers` L_s runs after each step of a target of `layers` L.
+double ppsd_speedup(double equivalent_length, int stages, double module_layers, double layers);
+
+// S_eagle = L_acc L / (L_s m + L): a head of `head_layers` L_s runs `draft_steps` m times before each target pass.
+double eagle_speedup(double acceptance_length, int draft_steps, double head_layers, double layers);
+
+// --- Surge: ours ---------------------------------------------------------------------------------------------------
+
+// Speed-up over the plain pipeline when a share `coverage` h of the verdicts finds its token in the tree, each level
+// takes one draft pass of `draft_time` t_d, and a pass through the pipeline takes `pipeline_time` T > 0 (the same
+// unit): 1 / ((1 - h) + h t_d / T). A draft slower than the pipeline gives 1. Stages are infinitely short here.
+double surge_speedup(double coverage, double draft_time, double pipeline_time);
+
+// No surge is faster than its draft: T / t_d, at least 1. Needs draft_time > 0.
+double surge_draft_bound(double draft_time, double pipeline_time);
+
+// Nor than its misses allow, each of which costs a pass through the pipeline: 1 / (1 - h). Needs coverage < 1.
+double surge_miss_bound(double coverage);
+
+// Nor than its rows can enter: n R / w, if each token's level takes `level_rows` w > 0 and a step `row_budget` R > 0.
+double surge_row_bound(int stages, double level_rows, double row_budget);
+
+// Surge in whole pipeline steps. All times are in steps, the time of a stage.
+struct SurgeSteps {
+  int stages = 1;
+  double coverage = 0.0;        // h
+  double level_interval = 1.0;  // from level to level: > 0, max(t_d, w / R) steps
+  double restart = 0.0;         // after a miss the draft starts so much later
+};
+
+// The same where levels enter at the starts of steps only: a level that is ready between two waits for the next.
+// Between misses lie G hits, P(G = g) = (1 - h) h^g, and n + ceil(restart + g level_interval) steps. At an interval of
+// 1 it is level_speedup. It lies between surge_lower_bound (no restart) and surge_speedup.
+double surge_step_speedup(const SurgeSteps& setting);
+
+// A level at every k-th step, k = ceil(level_interval): what the rule of one level a step comes to when it waits for a
+// slow draft. n / (n (1 - h) + h k).
+double surge_lower_bound(const SurgeSteps& setting);
+
+}  // namespace sluice::theory
