@@ -129,9 +129,9 @@ struct SurgeSteps {
   double restart = 0.0;         // after a miss the draft starts so much later
 };
 
-// The same where levels enter at the starts of steps only: a level that is ready between two waits for the next.
-// Between misses lie G hits, P(G = g) = (1 - h) h^g, and n + ceil(restart + g level_interval) steps. At an interval of
-// 1 it is level_speedup. It lies between surge_lower_bound (no restart) and surge_speedup.
+// The same where levels enter at the starts of steps only: a level that is ready between two waits for the next. A miss
+// and the G hits after it, P(G = g) = (1 - h) h^g, take n steps, and ceil(restart + g level_interval) more if g > 0. At
+// an interval of 1 that is level_speedup. Without a restart it lies between surge_lower_bound and surge_speedup.
 double surge_step_speedup(const SurgeSteps& setting);
 
 // A level at every k-th step, k = ceil(level_interval): what the rule of one level a step comes to when it waits for a
