@@ -22,6 +22,8 @@ using Cell = Id<struct CellTag>;    // a place for one token's keys and values, 
 using SequenceId = Id<struct SequenceTag>;  // one text: its committed tokens and the tree that hangs from them
 using BatchId = Id<struct BatchTag>;  // batches are numbered in the order in which they enter a model's first stage
 using StageId = Id<struct StageTag>;
+using ModelId = Id<struct ModelTag>;  // the target is 0, then the draft models, smallest first
+inline constexpr ModelId kTarget(0);
 
 using Token = int32_t;
 inline constexpr Token kNoToken = -1;

@@ -116,10 +116,15 @@ Result<Profile> Profile::parse(const std::string& text, const std::string& where
   for (auto [key, curve] : {std::pair{"stage", &profile.stage},
                             {"layer", &profile.layer},
                             {"head", &profile.head},
-                            {"embedding", &profile.embedding},
-                            {"draft", &profile.draft}}) {
+                            {"embedding", &profile.embedding}}) {
     if (!j.contains(key)) continue;
     SLUICE_TRY(*curve, parse_curve(j[key], "profile " + where + ": " + key));
+  }
+  if (j.contains("draft")) {
+    const auto list = j["draft"].is_array() ? j["draft"] : nlohmann::json::array({j["draft"]});
+    for (const auto& draft : list) {
+      SLUICE_TRY(profile.drafts.emplace_back(), parse_curve(draft, "profile " + where + ": draft"));
+    }
   }
   if (j.contains("stage") == j.contains("layer"))
     return input_error("profile " + where + " must give either \"stage\" or \"layer\"");
@@ -136,6 +141,18 @@ Result<Profile> Profile::parse(const std::string& text, const std::string& where
       SLUICE_TRY(profile.link.bandwidth, number(link["bandwidth"], 1, 1e18, "profile " + where + ": link.bandwidth"));
     }
   }
+  return profile;
+}
+
+Result<Profile> Profile::for_draft(size_t i, size_t n, int32_t n_stages) const {
+  if (drafts.empty()) return input_error("profile " + name + " gives no time for a draft model (\"draft\")");
+  const size_t missing = n - std::min(n, drafts.size());
+  Profile profile;
+  profile.name = name;
+  profile.link = link;
+  profile.stage = drafts[drafts.size() - std::min(n, drafts.size()) + (i < missing ? 0 : i - missing)];
+  for (auto& point : profile.stage.points) point.seconds /= n_stages;
+  profile.stage.step_add /= n_stages;
   return profile;
 }
 
@@ -163,8 +180,9 @@ std::vector<std::string> Profile::shipped() {
 nlohmann::json Profile::to_json() const {
   nlohmann::json j = {{"name", name}, {"description", description}, {"source", source}};
   for (auto [key, curve] :
-       {std::pair{"stage", &stage}, {"layer", &layer}, {"head", &head}, {"embedding", &embedding}, {"draft", &draft}})
+       {std::pair{"stage", &stage}, {"layer", &layer}, {"head", &head}, {"embedding", &embedding}})
     if (!curve->points.empty()) j[key] = curve_json(*curve);
+  for (const CostCurve& draft : drafts) j["draft"].push_back(curve_json(draft));
   j["prune_seconds"] = prune_seconds;
   j["link"] = {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
   return j;

@@ -36,11 +36,14 @@ struct Profile {
   std::string name, description, source;
   CostCurve stage;
   CostCurve layer, head, embedding;
-  CostCurve draft;           // one pass of the draft model
+  std::vector<CostCurve> drafts;  // a pass of each draft model, the smallest first
   double prune_seconds = 0;  // pruning after a verdict; overlapped with the transfer, so it never adds to a step here
   Link link;                 // between neighbouring stages, and from the last to the coordinator
 
   bool per_layer() const { return stage.points.empty(); }
+  // What a pipeline of `n_stages` stages costs that runs draft model `i` of `n`. A profile with fewer draft models than
+  // `n` gives them to the largest, and its first one to all that are left. The error names the profile if it has none.
+  Result<Profile> for_draft(size_t i, size_t n, int32_t n_stages = 1) const;
 
   // Reads the JSON of docs/profiles.md. Errors name the field.
   static Result<Profile> parse(const std::string& text, const std::string& where);

@@ -31,6 +31,12 @@ struct SamplingParams {
   bool operator==(const SamplingParams&) const = default;
 };
 
+// A guess at the token after a node.
+struct Candidate {
+  Token token = kNoToken;
+  float probability = 0.0f;  // the source's own estimate that the target says this token, given that the node is right
+};
+
 // One token to be computed.
 struct Row {
   enum class Kind : uint8_t {
@@ -95,10 +101,19 @@ struct Accepted {
   float logprob = 0.0f;  // natural log of next's probability before sampling parameters (softmax of the raw logits)
 };
 
-// A batch came out of the last stage. `accepted` is in path order for each sequence; empty when no alive row was in it.
+// What a draft model says of the tokens after a row, likeliest first.
+struct Drafted {
+  uint16_t row = 0;  // Row::index
+  std::vector<Candidate> candidates;
+};
+
+// A batch came out of a model's last stage. Of the target: `accepted`, in path order for each sequence; empty when no
+// alive row was in it. Of a draft model: `drafted`, for every row that is no prompt row and was not cancelled.
 struct Outcome {
   BatchId batch;
   std::vector<Accepted> accepted;
+  std::vector<Drafted> drafted;
+  ModelId model = kTarget;
 };
 
 // A stage has finished a batch and is free again unless more is queued.
@@ -107,6 +122,7 @@ struct StageReport {
   BatchId batch;
   double begin = 0, end = 0;   // seconds on the executor's clock
   uint16_t rows_computed = 0;  // after cancels
+  ModelId model = kTarget;
 };
 
 }  // namespace sluice

@@ -39,8 +39,7 @@ Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, 
 namespace {
 
 std::string source_name(const Engine& engine, const Answer& answer) {
-  const auto& source = engine.request(answer.request).source;
-  return source ? std::string(source->name()) : "none";
+  return engine.request(answer.request).source_name();
 }
 
 std::string count(size_t n, const char* thing) { return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s"); }

@@ -17,7 +17,13 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
   std::vector<std::string> methods = method_names();
   methods.insert(methods.begin(), "auto");
   command.add_option("--method", options.method, "How to decode")->capture_default_str()->check(one_of(methods));
-  add_list_option(command, "--source", options.sources, "Token source of the method: ngram");
+  command
+      .add_option("--draft", options.drafts,
+                  "Draft model with the target's vocabulary, a GGUF file; once for each, the smallest first")
+      ->allow_extra_args(false)
+      ->check(not_empty("a GGUF file"));
+  add_list_option(command, "--source", options.sources,
+                  "Token sources of the method: ngram, draft; several are fused (default: draft if there is one)");
   auto* stages = command.add_option("--stages", options.stages, "Pipeline stages, at most one a layer of the model")
                      ->capture_default_str()
                      ->check(whole_number(1));
@@ -44,6 +50,8 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
   command.add_option("--compute", options.compute, "full, or lazy: only the committed path (with --executor virtual)")
       ->capture_default_str()
       ->check(one_of({"full", "lazy"}));
+  command.add_option("--memo", options.memo,
+                     "File that keeps what --compute lazy has computed, for other schedules over the same texts");
   command.add_option("-c,--context", options.context, "Context in tokens (default: the model's, at most 8192)")
       ->check(whole_number(2));
   command.add_option("--kv", options.kv, "Type of the KV cache; it changes bits")
@@ -87,7 +95,8 @@ void add_generation_options(CLI::App& command, CommonOptions& options) {
 Status check(const CommonOptions& options) {
   if (options.compute == "lazy" && !options.simulated())
     return input_error("--compute lazy works only on a simulated clock: add --executor virtual");
-  SLUICE_TRY_STATUS(make_source(options.sources).map([](const auto&) {}));
+  if (!options.memo.empty() && options.compute != "lazy") return input_error("--memo keeps the results of --compute lazy");
+  SLUICE_TRY_STATUS(make_sources(options.sources, options.drafts.size(), false).map([](const auto&) {}));
   return options.trace.empty() ? Status() : check_writable("--trace", options.trace);
 }
 

@@ -15,6 +15,7 @@ namespace sluice {
 struct CommonOptions {
   std::string model;  // empty: the embedded default
   std::string method = "auto";
+  std::vector<std::string> drafts;  // files, the smallest model first
   std::vector<std::string> sources;
   int32_t stages = 1;
   std::vector<int32_t> cuts;
@@ -22,6 +23,7 @@ struct CommonOptions {
   std::string executor = "threads";
   std::string profile;  // empty: `uniform` when simulated, else not paced
   std::string compute = "full";
+  std::string memo;  // file that keeps what lazy runs computed; empty: none
   int32_t context = 0;  // 0: the model's, at most 8192
   std::string kv = "f16";
   int32_t max_tokens = 256;

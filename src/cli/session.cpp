@@ -76,6 +76,16 @@ Result<Session> Session::open(const CommonOptions& options) {
     if (!parsed) return input_error(path + ": " + parsed.error().message + "; --raw goes without the chat template");
     session.template_ = std::move(*parsed);
   }
+  for (const auto& draft : options.drafts) {
+    SLUICE_TRY(auto opened, ModelFile::open(draft));
+    SLUICE_TRY(const auto vocabulary, Tokenizer::load(opened));
+    SLUICE_TRY_STATUS(check_vocabulary(draft, vocabulary, path, *session.tokenizer_));
+    session.drafts_.push_back(std::move(opened));
+  }
+  if (options.compute == "lazy") {
+    session.memo_ = std::make_shared<Memo>();
+    if (!options.memo.empty()) SLUICE_TRY_STATUS(session.memo_->load(options.memo));
+  }
   session.profile_name_ = options.profile.empty() && options.simulated() ? "uniform" : options.profile;
   if (!session.profile_name_.empty()) {
     SLUICE_TRY(session.profile_, load_profile(session.profile_name_));
@@ -101,16 +111,35 @@ Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter 
   // Short enough to fill the pipeline, long enough to use wide products well.
   engine.scheduler.prompt_chunk = n_stages == 1 ? 256 : 64;
   if (profile_) engine.cost.emplace(*profile_, cuts_, model_->hparams().d_model);
-  SLUICE_TRY(auto workers, make_workers(*model_, {.cuts = cuts_,
-                                                  .kv = options_.kv_type(),
-                                                  .n_cells = engine.n_cells,
-                                                  .max_rows = engine.scheduler.row_budget,
-                                                  .threads = options_.threads,
-                                                  .lazy = options_.compute == "lazy"}));
-  auto executor = options_.simulated() ? make_virtual_executor(std::move(workers), *engine.cost, jitter)
-                                       : make_threads_executor(std::move(workers), engine.cost);
+  std::vector<Pipeline> pipelines(1);
+  pipelines[0].cost = engine.cost;
+  PipelineOptions pipeline{.cuts = cuts_,
+                           .kv = options_.kv_type(),
+                           .n_cells = engine.n_cells,
+                           .max_rows = engine.scheduler.row_budget,
+                           .threads = options_.threads,
+                           .memo = memo_};
+  SLUICE_TRY(pipelines[0].workers, make_workers(*model_, pipeline));
+  for (size_t i = 0; i < drafts_.size(); ++i) {
+    const ModelFile& draft = drafts_[i];
+    // Drafting runs ahead of what enters the target.
+    pipeline.n_cells = engine.n_cells + 1024;
+    pipeline.cuts = {{0, draft.hparams().n_layers}};
+    pipeline.candidates = options_.children;
+    pipeline.guessable = tokenizer_->size();
+    engine.drafts.push_back({draft.hparams().name, pipeline.n_cells, 1});
+    SLUICE_TRY(auto workers, make_workers(draft, pipeline));
+    pipelines.push_back({std::move(workers), std::nullopt});
+    if (!profile_) continue;
+    SLUICE_TRY(auto costs, profile_->for_draft(i, drafts_.size()));
+    pipelines.back().cost.emplace(std::move(costs), pipeline.cuts, draft.hparams().d_model);
+  }
+  auto executor = options_.simulated() ? make_virtual_executor(std::move(pipelines), jitter)
+                                       : make_threads_executor(std::move(pipelines));
   return std::make_unique<Engine>(*tokenizer_, std::move(executor), std::move(engine));
 }
+
+Status Session::save_memo() const { return options_.memo.empty() ? Status() : memo_->save(options_.memo); }
 
 Result<std::vector<Token>> Session::encode(const std::vector<ChatMessage>& messages) const {
   for (const ChatMessage& message : messages)

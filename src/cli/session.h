@@ -29,6 +29,8 @@ class Session {
   const std::string& profile_name() const { return profile_name_; }
   int32_t context() const { return options_.context; }  // tokens a conversation may have
   double load_seconds() const { return load_seconds_; }
+  // Writes the memo to its file, if there is one.
+  Status save_memo() const;
 
   // A pipeline of its own for up to `n_requests` requests at a time.
   Result<std::unique_ptr<Engine>> make_engine(int32_t n_requests = 1, Jitter jitter = {}) const;
@@ -47,6 +49,8 @@ class Session {
   CommonOptions options_;
   std::unique_ptr<ModelFile> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<ModelFile> drafts_;
+  std::shared_ptr<Memo> memo_;  // if lazy
   std::optional<ChatTemplate> template_;
   std::vector<LayerRange> cuts_;
   std::optional<Profile> profile_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "source/fusion.h"
 #include "source/make_source.h"
 
 namespace sluice {
@@ -32,9 +33,12 @@ Engine::Engine(const Tokenizer& tokenizer, std::unique_ptr<Executor> executor, E
     : tokenizer_(&tokenizer),
       executor_(std::move(executor)),
       options_(std::move(options)),
-      scheduler_(options_.scheduler),
-      cells_(options_.n_cells),
-      stages_(options_.cuts.size()) {}
+      scheduler_(options_.scheduler) {
+  lanes_.emplace_back(kTarget, options_.n_cells, options_.cuts.size());
+  for (const DraftOptions& draft : options_.drafts)
+    lanes_.emplace_back(ModelId(static_cast<int32_t>(lanes_.size())), draft.n_cells,
+                        static_cast<size_t>(draft.n_stages));
+}
 
 Request& Engine::find(RequestId id) {
   const auto at = requests_.find(id);
@@ -57,9 +61,9 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
                          std::to_string(tokenizer_->size() - 1));
   SLUICE_TRY_STATUS(check(spec.sampling, tokenizer_->size()));
   SLUICE_TRY(auto method, make_method(spec.method, spec.method_options));
-  std::unique_ptr<Source> source;
+  std::vector<SourceSlot> sources;
   if (method->speculates()) {
-    SLUICE_TRY(source, make_source(spec.sources));
+    SLUICE_TRY(sources, make_sources(spec.sources, options_.drafts.size(), method->has_hierarchy()));
   }
 
   const size_t reserved =
@@ -67,29 +71,34 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   Request* previous = spec.continues ? &find(*spec.continues) : nullptr;
   SLUICE_CHECK(previous == nullptr || previous->finish != Finish::kNone, "only a finished request can be continued");
   const size_t others = reserved_ - (previous ? previous->reserved_cells : 0);
-  if (others + reserved > static_cast<size_t>(options_.n_cells))
-    return input_error("no room for a request of " + std::to_string(reserved) +
-                       " tokens beside those that are there: the KV cache has " + std::to_string(options_.n_cells) +
-                       " cells, " + std::to_string(others) + " of them taken");
+  for (const Lane& lane : lanes_)
+    if (others + reserved > static_cast<size_t>(lane.n_cells))
+      return input_error("no room for a request of " + std::to_string(reserved) +
+                         " tokens beside those that are there: the KV cache has " + std::to_string(lane.n_cells) +
+                         " cells, " + std::to_string(others) + " of them taken");
   reserved_ = others + reserved;
   const RequestId id(next_request_++);
   auto& request =
       requests_.try_emplace(id, id, previous ? previous->sequence : SequenceId(next_sequence_++), std::move(spec))
           .first->second;
+  request.speculation.drafts.resize(options_.drafts.size());
   if (previous == nullptr) {
-    updates_.push_back(Open{request.sequence, request.spec.sampling});
+    for (Lane& lane : lanes_) lane.updates.push_back(Open{request.sequence, request.spec.sampling});
   } else {
-    // The prompt's last token becomes the root, so it is computed again in any case.
-    const size_t limit = std::min(previous->cells.size(), request.n_prompt() - 1);
     const auto& prompt = request.spec.prompt;
-    const size_t kept = static_cast<size_t>(
-        std::mismatch(prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(limit), previous->tokens.begin()).first -
-        prompt.begin());
-    for (size_t i = kept; i < previous->cells.size(); ++i) cells_.give_back(previous->cells[i]);
-    previous->cells.resize(kept);
-    request.cells = std::move(previous->cells);
-    request.stats.reused_tokens = static_cast<int64_t>(kept);
-    updates_.push_back(Truncate{request.sequence, static_cast<int32_t>(kept), request.spec.sampling});
+    for (Lane& lane : lanes_) {
+      auto& there = previous->residency(lane.model).committed;
+      // The prompt's last token becomes the root, so it is computed again in any case.
+      const size_t limit = std::min(there.size(), request.n_prompt() - 1);
+      const auto end = prompt.begin() + static_cast<ptrdiff_t>(limit);
+      const auto kept =
+          static_cast<size_t>(std::mismatch(prompt.begin(), end, previous->tokens.begin()).first - prompt.begin());
+      for (size_t i = kept; i < there.size(); ++i) lane.cells.give_back(there[i]);
+      there.resize(kept);
+      request.residency(lane.model).committed = std::move(there);
+      lane.updates.push_back(Truncate{request.sequence, static_cast<int32_t>(kept), request.spec.sampling});
+    }
+    request.stats.reused_tokens = static_cast<int64_t>(request.speculation.target.committed.size());
     decode_begin_.erase(previous->id);
     decode_end_.erase(previous->id);
     requests_.erase(previous->id);
@@ -98,8 +107,9 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   request.reserved_cells = reserved;
   request.first_batch = BatchId(next_batch_);
   request.method = std::move(method);
-  request.source = std::move(source);
-  if (request.source) request.source->observe(request.tokens);
+  request.sources = std::move(sources);
+  for (const SourceSlot& slot : request.sources)
+    if (slot.local) slot.local->observe(request.tokens);
   request.speculation.last_position = static_cast<int32_t>(reserved) - 2;  // a token drawn there is the last
   request.stats.submitted = executor_->now();
   running_.push_back(&request);
@@ -110,9 +120,10 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
 Status Engine::set_method(RequestId id, const std::string& method, const std::vector<std::string>& sources) {
   Request& request = find(id);
   SLUICE_TRY(auto next, make_method(method, request.spec.method_options));
-  if (next->speculates() && request.source == nullptr) {
-    SLUICE_TRY(request.source, make_source(sources));
-    request.source->observe(request.tokens);
+  if (next->speculates() && request.sources.empty()) {
+    SLUICE_TRY(request.sources, make_sources(sources, options_.drafts.size(), next->has_hierarchy()));
+    for (const SourceSlot& slot : request.sources)
+      if (slot.local) slot.local->observe(request.tokens);
   }
   request.method = std::move(next);
   return {};
@@ -126,9 +137,11 @@ void Engine::cancel(RequestId id) {
 void Engine::release(RequestId id) {
   Request& request = find(id);
   SLUICE_CHECK(request.finish != Finish::kNone, "only a finished request can be released");
-  for (const Cell cell : request.cells) cells_.give_back(cell);
+  for (Lane& lane : lanes_) {
+    for (const Cell cell : request.residency(lane.model).committed) lane.cells.give_back(cell);
+    lane.updates.push_back(Close{request.sequence});
+  }
   reserved_ -= request.reserved_cells;
-  updates_.push_back(Close{request.sequence});
   by_sequence_.erase(request.sequence);
   decode_begin_.erase(id);
   decode_end_.erase(id);
@@ -148,24 +161,36 @@ Result<std::vector<Progress>> Engine::step() {
 
 Status Engine::handle(const Event& event, std::vector<Progress>& progress) {
   if (const auto* outcome = std::get_if<Outcome>(&event)) {
-    handle_outcome(*outcome, progress);
+    if (outcome->model == kTarget) {
+      handle_verdicts(*outcome, progress);
+    } else {
+      handle_drafted(*outcome);
+    }
   } else if (const auto* report = std::get_if<StageReport>(&event)) {
-    StageClock& clock = stages_[static_cast<size_t>(report->stage.value)];
-    clock.busy += report->end - report->begin;
-    clock.batches += report->rows_computed > 0;
-    if (report->stage == StageId(0)) --first_stage_load_;
-    if (options_.trace)
-      trace_.spans.push_back({report->stage, report->batch, report->begin, report->end, report->rows_computed});
+    handle_report(*report);
   } else if (const auto* failed = std::get_if<WorkerFailed>(&event)) {
     return tl::unexpected<Error>(failed->error);
   }
   return {};
 }
 
-void Engine::handle_outcome(const Outcome& outcome, std::vector<Progress>& progress) {
-  const auto entered = submitted_.find(outcome.batch);
-  if (!outcome.accepted.empty()) transit_ = executor_->now() - entered->second;
-  submitted_.erase(entered);
+void Engine::handle_report(const StageReport& report) {
+  Lane& lane = lanes_[static_cast<size_t>(report.model.value)];
+  StageClock& clock = lane.stages[static_cast<size_t>(report.stage.value)];
+  clock.busy += report.end - report.begin;
+  clock.batches += report.rows_computed > 0;
+  if (report.stage == StageId(0)) --lane.first_stage_load;
+  if (!options_.trace) return;
+  int32_t row = report.stage.value;  // in the timeline: the target's stages, then the draft models'
+  for (const Lane& before : std::span(lanes_).first(static_cast<size_t>(report.model.value)))
+    row += static_cast<int32_t>(before.stages.size());
+  trace_.spans.push_back({StageId(row), report.batch, report.begin, report.end, report.rows_computed});
+}
+
+void Engine::handle_verdicts(const Outcome& outcome, std::vector<Progress>& progress) {
+  const auto entered = target().in_flight.find(outcome.batch);
+  if (!outcome.accepted.empty()) target().transit = executor_->now() - entered->second.submitted;
+  target().in_flight.erase(entered);
   for (const Accepted& accepted : outcome.accepted) {
     const auto at = by_sequence_.find(accepted.sequence);
     if (at == by_sequence_.end()) continue;  // released meanwhile
@@ -177,6 +202,24 @@ void Engine::handle_outcome(const Outcome& outcome, std::vector<Progress>& progr
   }
 }
 
+void Engine::handle_drafted(const Outcome& outcome) {
+  auto& in_flight = lanes_[static_cast<size_t>(outcome.model.value)].in_flight;
+  const auto flight = in_flight.extract(outcome.batch);
+  for (const Drafted& drafted : outcome.drafted) {
+    const auto [id, node] = flight.mapped().rows[drafted.row];
+    const auto at = requests_.find(id);
+    if (at == requests_.end() || at->second.finish != Finish::kNone) continue;
+    Request& request = at->second;
+    Speculation& speculation = request.speculation;
+    const auto source = request.source_of(outcome.model);
+    if (!source || !speculation.tree.contains(node)) continue;
+    std::vector<Candidate> candidates = drafted.candidates;
+    if (const auto& local = request.sources[*source].local)
+      candidates = fuse(candidates, local->expand(speculation.tree.path(node), request.spec.method_options.children));
+    request.method->drafted(speculation, *source, node, std::move(candidates));
+  }
+}
+
 // The root is verified and the target's next token known: it is committed, becomes the root, and what hangs elsewhere
 // dies.
 void Engine::accept(Request& request, const Accepted& accepted, Progress& progress) {
@@ -185,27 +228,31 @@ void Engine::accept(Request& request, const Accepted& accepted, Progress& progre
   const Resident* resident = speculation.target.find(old_root);
   SLUICE_CHECK(resident != nullptr && resident->cell == accepted.cell, "the last worker verifies the root");
   resolve(*resident, Fate::kAccepted);
-  request.cells.push_back(accepted.cell);
-  updates_.push_back(Commit{request.sequence, accepted.cell});
-  speculation.target.leave(old_root);
+  for (Lane& lane : lanes_) {  // a draft model that doesn't know the root takes it as a prompt row when it comes to it
+    Residency& there = request.residency(lane.model);
+    const Resident* known = there.find(old_root);
+    if (known == nullptr) continue;
+    there.committed.push_back(known->cell);
+    lane.updates.push_back(Commit{request.sequence, known->cell});
+    there.leave(old_root);
+  }
 
   const auto advance = speculation.tree.advance(accepted.next);
   request.tokens.push_back(accepted.next);
   progress.tokens.push_back(accepted.next);
-  if (request.source) request.source->observe({&accepted.next, 1});
+  for (const SourceSlot& slot : request.sources)
+    if (slot.local) slot.local->observe({&accepted.next, 1});
   // Of the token beyond the last position there was no guess: with it the answer ends.
   const bool guessed = speculation.tree.root().position <= speculation.last_position;
   const bool flush = !advance.hit && guessed && request.method->speculates();
   request.stats.accepted += advance.hit;
   request.stats.flushes += flush;
-  Cancel cancel;
-  prune(request, advance.pruned, flush ? Fate::kFlushed : Fate::kPruned, cancel);
-  if (!cancel.rows.empty()) executor_->cancel(std::move(cancel));
+  prune(request, advance.pruned, flush ? Fate::kFlushed : Fate::kPruned);
 
   const double now = executor_->now();
   if (request.n_answer() == 1) {
     request.stats.first_token = now;
-    decode_begin_[request.id] = stages_;
+    decode_begin_[request.id] = target().stages;
   }
   request.stats.last_token = now;
   if (options_.trace)
@@ -223,25 +270,28 @@ void Engine::accept(Request& request, const Accepted& accepted, Progress& progre
 
 void Engine::finish(Request& request, Finish finish) {
   request.finish = finish;
-  decode_end_[request.id] = stages_;
+  decode_end_[request.id] = target().stages;
   // Nothing of the tree is of use any more, the root included.
   std::vector<NodeId> nodes;
   for (const auto& node : request.speculation.tree.nodes()) nodes.push_back(node.id);
-  Cancel cancel;
-  prune(request, nodes, Fate::kPruned, cancel);
-  if (!cancel.rows.empty()) executor_->cancel(std::move(cancel));
+  prune(request, nodes, Fate::kPruned);
   std::erase(running_, &request);
 }
 
-void Engine::prune(Request& request, const std::vector<NodeId>& nodes, Fate fate, Cancel& cancel) {
-  Residency& target = request.speculation.target;
-  for (const NodeId node : nodes) {
-    const Resident* resident = target.find(node);
-    if (resident == nullptr) continue;
-    cancel.rows.push_back({resident->batch, resident->row});
-    cells_.give_back(resident->cell);
-    resolve(*resident, fate);
-    target.leave(node);
+// Their cells are free, and whoever still has them in a batch need not compute them.
+void Engine::prune(Request& request, const std::vector<NodeId>& nodes, Fate fate) {
+  for (Lane& lane : lanes_) {
+    Residency& there = request.residency(lane.model);
+    Cancel cancel;
+    for (const NodeId node : nodes) {
+      const Resident* resident = there.find(node);
+      if (resident == nullptr) continue;
+      if (lane.in_flight.contains(resident->batch)) cancel.rows.push_back({resident->batch, resident->row});
+      lane.cells.give_back(resident->cell);
+      if (lane.model == kTarget) resolve(*resident, fate);
+      there.leave(node);
+    }
+    if (!cancel.rows.empty()) executor_->cancel(lane.model, std::move(cancel));
   }
 }
 
@@ -249,65 +299,84 @@ void Engine::prune(Request& request, const std::vector<NodeId>& nodes, Fate fate
 // message. What enters then had better know it: of the nodes that would have entered, most may be dead, and after a
 // flush all are. If a verdict is due within a small part of a step, this is when.
 std::optional<double> Engine::verdict_due() const {
-  const double step = transit_ / static_cast<double>(stages_.size()), now = executor_->now();
+  const Lane& lane = target();
+  const double step = lane.transit / static_cast<double>(lane.stages.size()), now = executor_->now();
   for (const Request* request : running_) {
     const Resident* root = request->speculation.target.find(request->speculation.tree.root().id);
     if (root == nullptr || !request->method->speculates()) continue;
-    const double due = submitted_.at(root->batch) + transit_ + 0.005 * step;
+    const double due = lane.in_flight.at(root->batch).submitted + lane.transit + 0.005 * step;
     if (due > now && due - now < 0.05 * step) return due;
   }
   return std::nullopt;
 }
 
-// Gives the first stage its next batch as soon as it is free.
+// Gives every model whose first stage is free its next batch.
 void Engine::feed() {
-  if (first_stage_load_ > 0 || running_.empty()) return;
-  if (const auto due = verdict_due()) return executor_->wake_at(*due);
-  size_t needed = 0;  // cells that committed tokens and roots may still ask for
-  for (const auto& [id, request] : requests_) needed += request.cells_to_come();
-  const size_t spare = cells_.available() - std::min(cells_.available(), needed);
-  const std::vector<Planned> plan = scheduler_.compose(running_, cells_.available(), spare);
-  if (plan.empty()) return;
-  Batch batch;
-  batch.id = BatchId(next_batch_++);
-  batch.updates = std::exchange(updates_, {});
-  if (options_.trace) trace_.batches.push_back({.id = batch.id, .submitted = executor_->now(), .rows = {}});
-  for (const Planned& planned : plan)
-    batch.rows.push_back(make_row(planned, static_cast<uint16_t>(batch.rows.size()), batch.id));
-  ++n_batches_;
-  submitted_[batch.id] = executor_->now();
-  ++first_stage_load_;
-  executor_->submit(std::move(batch));
+  if (running_.empty()) return;
+  std::vector<Room> rooms;
+  bool idle = false;
+  for (const Lane& lane : lanes_) {
+    size_t promised = 0;  // cells that committed tokens and roots may still ask for
+    for (const auto& [id, request] : requests_) promised += request.cells_to_come(lane.model);
+    rooms.push_back(lane.room(promised));
+    if (rooms.size() == 1 && rooms.front().idle)
+      if (const auto due = verdict_due()) {
+        executor_->wake_at(*due);
+        rooms.front().idle = false;
+      }
+    idle = idle || rooms.back().idle;
+  }
+  if (!idle) return;
+  const auto plans = scheduler_.compose(running_, rooms);
+  for (size_t m = 0; m < lanes_.size(); ++m)
+    if (!plans[m].empty()) send(lanes_[m], plans[m]);
 }
 
-Row Engine::make_row(const Planned& planned, uint16_t index, BatchId batch) {
+void Engine::send(Lane& lane, const std::vector<Planned>& plan) {
+  Batch batch;
+  batch.id = BatchId(next_batch_++);
+  batch.updates = std::exchange(lane.updates, {});
+  if (options_.trace) trace_.batches.push_back({.id = batch.id, .submitted = executor_->now(), .rows = {}});
+  Lane::Flight& flight = lane.in_flight[batch.id];
+  flight.submitted = executor_->now();
+  for (const Planned& planned : plan) {
+    batch.rows.push_back(make_row(lane, planned, static_cast<uint16_t>(batch.rows.size()), batch.id));
+    if (lane.model != kTarget) flight.rows.push_back({planned.request->id, planned.node});
+  }
+  n_batches_ += lane.model == kTarget;
+  ++lane.first_stage_load;
+  executor_->submit(lane.model, std::move(batch));
+}
+
+Row Engine::make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId batch) {
   Request& request = *planned.request;
-  Speculation& speculation = request.speculation;
-  Row row{.sequence = request.sequence, .cell = cells_.take(), .index = index};
+  Residency& there = request.residency(lane.model);
+  Row row{.sequence = request.sequence, .cell = lane.cells.take(), .index = index};
   TraceRow traced{.node = planned.node, .request = request.id.value, .log_path = planned.log_path};
   if (!planned.node.valid()) {
     row.kind = Row::Kind::kPrompt;
-    row.position = static_cast<int32_t>(request.cells.size());
-    row.token = request.tokens[request.cells.size()];
-    row.parent = request.cells.empty() ? Cell() : request.cells.back();
-    request.cells.push_back(row.cell);
+    row.position = static_cast<int32_t>(there.committed.size());
+    row.token = request.tokens[there.committed.size()];
+    row.parent = there.committed.empty() ? Cell() : there.committed.back();
+    there.committed.push_back(row.cell);
     traced.fate = Fate::kPrompt;
   } else {
-    const auto& node = speculation.tree.node(planned.node);
+    const auto& node = request.speculation.tree.node(planned.node);
     const bool is_root = !node.parent.valid();
     row.token = node.token;
     row.position = node.position;
     if (is_root) {
-      if (!request.cells.empty()) row.parent = request.cells.back();
+      if (!there.committed.empty()) row.parent = there.committed.back();
     } else {
-      const Resident* parent = speculation.target.find(node.parent);
+      const Resident* parent = there.find(node.parent);
       SLUICE_CHECK(parent != nullptr, "parents enter before their children");
       row.parent = parent->cell;
       if (parent->batch == batch) traced.parent_row = parent->row;
-      ++request.stats.drafted;
+      request.stats.drafted += lane.model == kTarget;
     }
     traced.probability = node.probability;
-    speculation.target.enter(node.id, {row.cell, batch, index});
+    there.enter(node.id, {row.cell, batch, index});
+    if (lane.model != kTarget) traced.fate = Fate::kDrafted;
   }
   if (options_.trace) {
     traced.token = row.token;
@@ -329,16 +398,16 @@ RequestFigures Engine::figures(RequestId id) const {
   const Request& request = this->request(id);
   const RequestStats& stats = request.stats;
   RequestFigures figures;
-  const double n = static_cast<double>(stages_.size()), tokens = static_cast<double>(request.n_answer()) - 1;
+  const double n = static_cast<double>(target().stages.size()), tokens = static_cast<double>(request.n_answer()) - 1;
   if (tokens < 0) return figures;
   figures.prefill_seconds = stats.first_token - stats.submitted;
   figures.decode_seconds = stats.last_token - stats.first_token;
   if (figures.decode_seconds <= 0) return figures;
   figures.tokens_per_second = tokens / figures.decode_seconds;
   const auto& begin = decode_begin_.at(id);
-  const auto& end = decode_end_.contains(id) ? decode_end_.at(id) : stages_;
+  const auto& end = decode_end_.contains(id) ? decode_end_.at(id) : target().stages;
   double slowest = 0;
-  for (size_t s = 0; s < stages_.size(); ++s) {
+  for (size_t s = 0; s < target().stages.size(); ++s) {
     const double busy = end[s].busy - begin[s].busy;
     const double batches = static_cast<double>(end[s].batches - begin[s].batches);
     figures.stage_utilisation.push_back(std::min(1.0, busy / figures.decode_seconds));
@@ -355,6 +424,10 @@ Trace Engine::trace() const {
   Trace trace = trace_;
   for (const LayerRange& cut : options_.cuts) trace.header.cuts.emplace_back(cut.first, cut.last);
   trace.header.stages = static_cast<int32_t>(options_.cuts.size());
+  for (const DraftOptions& draft : options_.drafts)
+    for (int32_t s = 0; s < draft.n_stages; ++s)
+      trace.header.drafts.push_back("draft" + (options_.drafts.size() > 1 ? " " + draft.name : "") +
+                                    (draft.n_stages > 1 ? " stage " + std::to_string(s) : ""));
   trace.header.executor = executor_->name();
   trace.header.simulated = executor_->simulated();
   if (options_.cost) trace.header.profile = options_.cost->profile().name;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/lane.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
 #include "engine/trace.h"
@@ -16,9 +17,16 @@
 
 namespace sluice {
 
+// A draft model of the executor's.
+struct DraftOptions {
+  std::string name;
+  int32_t n_cells = 0, n_stages = 1;
+};
+
 struct EngineOptions {
   int32_t context = 0;  // tokens a request may have, prompt and answer
-  int32_t n_cells = 0;  // cells of the pipeline's workers
+  int32_t n_cells = 0;  // cells of the target's workers
+  std::vector<DraftOptions> drafts;  // the smallest first
   Scheduler::Options scheduler;
   std::vector<LayerRange> cuts;   // for the trace
   std::optional<CostModel> cost;  // of the simulated or paced clock
@@ -64,49 +72,40 @@ class Engine {
   Status set_method(RequestId request, const std::string& method, const std::vector<std::string>& sources);
   // CPU seconds that the coordinator itself has used, and the batches that it composed.
   double coordinator_seconds() const { return coordinator_seconds_; }
-  int64_t batches() const { return n_batches_; }
+  int64_t batches() const { return n_batches_; }  // of the target
   double now() const { return executor_->now(); }
 
   // Everything recorded so far; empty unless options.trace.
   Trace trace() const;
 
  private:
-  struct StageClock {
-    double busy = 0;
-    int64_t batches = 0;
-  };
-  // What a running request needs to remember of the moment its first token came.
-  struct DecodeMark {
-    std::vector<StageClock> stages;
-  };
-
   Status handle(const Event& event, std::vector<Progress>& progress);
-  void handle_outcome(const Outcome& outcome, std::vector<Progress>& progress);
+  void handle_report(const StageReport& report);
+  void handle_verdicts(const Outcome& outcome, std::vector<Progress>& progress);
+  void handle_drafted(const Outcome& outcome);
   void accept(Request& request, const Accepted& accepted, Progress& progress);
   void finish(Request& request, Finish finish);
-  void prune(Request& request, const std::vector<NodeId>& nodes, Fate fate, Cancel& cancel);
+  void prune(Request& request, const std::vector<NodeId>& nodes, Fate fate);
   void feed();
+  void send(Lane& lane, const std::vector<Planned>& plan);
   std::optional<double> verdict_due() const;
-  Row make_row(const Planned& planned, uint16_t index, BatchId batch);
+  Row make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId batch);
   void resolve(const Resident& resident, Fate fate);
+  Lane& target() { return lanes_.front(); }
+  const Lane& target() const { return lanes_.front(); }
   Request& find(RequestId id);
 
   const Tokenizer* tokenizer_;
   std::unique_ptr<Executor> executor_;
   EngineOptions options_;
   Scheduler scheduler_;
-  CellPool cells_;
-  size_t reserved_ = 0;  // cells promised to requests for their committed tokens
+  std::vector<Lane> lanes_;  // by model
+  size_t reserved_ = 0;      // cells promised to requests for their committed tokens
   std::map<RequestId, Request> requests_;
   std::vector<Request*> running_;                              // by arrival
   std::map<SequenceId, Request*> by_sequence_;                 // the request that speaks for it
-  std::map<RequestId, std::vector<StageClock>> decode_begin_;  // the stages' clocks when the first token came
+  std::map<RequestId, std::vector<StageClock>> decode_begin_;  // the target's clocks when the first token came
   std::map<RequestId, std::vector<StageClock>> decode_end_;
-  std::vector<PathUpdate> updates_;  // go out with the next batch
-  std::vector<StageClock> stages_;
-  std::map<BatchId, double> submitted_;            // when the batches in flight entered
-  double transit_ = 0;                             // what the last batch took from its submission to its outcome
-  int32_t first_stage_load_ = 0;  // batches submitted that it has not finished
   int32_t next_request_ = 0, next_sequence_ = 0, next_batch_ = 0;
   int64_t n_batches_ = 0;
   double coordinator_seconds_ = 0;

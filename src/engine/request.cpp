@@ -24,14 +24,35 @@ Request::Request(RequestId request_id, SequenceId sequence_id, RequestSpec reque
       sequence(sequence_id),
       spec(std::move(request_spec)),
       tokens(spec.prompt),
-      speculation{.tree = TokenTree(spec.prompt.back(), static_cast<int32_t>(spec.prompt.size()) - 1), .target = {}} {
+      speculation{.tree = TokenTree(spec.prompt.back(), static_cast<int32_t>(spec.prompt.size()) - 1),
+                  .target = {},
+                  .drafts = {}} {
   stats.prompt_tokens = static_cast<int64_t>(spec.prompt.size());
 }
 
-size_t Request::cells_to_come() const {
+const Residency& Request::residency(ModelId model) const {
+  return model == kTarget ? speculation.target : speculation.drafts[static_cast<size_t>(model.value) - 1];
+}
+
+Residency& Request::residency(ModelId model) { return const_cast<Residency&>(std::as_const(*this).residency(model)); }
+
+size_t Request::cells_to_come(ModelId model) const {
   if (finish != Finish::kNone) return 0;
-  const size_t taken = cells.size() + (speculation.target.entered(speculation.tree.root().id) ? 1 : 0);
+  const Residency& there = residency(model);
+  const size_t taken = there.committed.size() + (there.entered(speculation.tree.root().id) ? 1 : 0);
   return reserved_cells - std::min(reserved_cells, taken);
+}
+
+std::optional<size_t> Request::source_of(ModelId draft) const {
+  for (size_t i = 0; i < sources.size(); ++i)
+    if (sources[i].draft && static_cast<int32_t>(*sources[i].draft) + 1 == draft.value) return i;
+  return std::nullopt;
+}
+
+std::string Request::source_name() const {
+  std::string text;
+  for (const SourceSlot& slot : sources) text += (text.empty() ? "" : ",") + slot.name();
+  return text.empty() ? "none" : text;
 }
 
 }  // namespace sluice

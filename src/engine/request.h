@@ -8,7 +8,7 @@
 
 #include "base/wire.h"
 #include "method/method.h"
-#include "source/source.h"
+#include "source/make_source.h"
 #include "tree/residency.h"
 #include "tree/token_tree.h"
 
@@ -56,18 +56,25 @@ struct Request {
   Finish finish = Finish::kNone;
 
   std::vector<Token> tokens;  // the prompt, then the answer; the last one is the tree's root
-  std::vector<Cell> cells;    // of the tokens that entered as prompt or were verified: cells[i] holds tokens[i]
   size_t n_prompt() const { return spec.prompt.size(); }
   size_t n_answer() const { return tokens.size() - spec.prompt.size(); }
-  size_t reserved_cells = 0;     // promised to it, for its committed tokens and the root
-  size_t cells_to_come() const;  // of them, how many it has not taken yet
-  // The prompt but for its last token is entered as prompt rows; that last token is the first root.
-  size_t prompt_rows_left() const { return cells.size() + 1 < n_prompt() ? n_prompt() - 1 - cells.size() : 0; }
+  size_t reserved_cells = 0;  // promised to it by every model, for its committed tokens and the root
+
+  // What a model knows of the sequence: the target for kTarget, else a draft model.
+  Residency& residency(ModelId model);
+  const Residency& residency(ModelId model) const;
+  // Of the reserved cells, how many it has not taken yet.
+  size_t cells_to_come(ModelId model) const;
+  // Committed tokens before the root that have not entered the model: they enter as prompt rows. Of the target that is
+  // the prompt but for its last token, the first root; a draft model also misses tokens that it had not guessed.
+  size_t prompt_rows_left(ModelId model) const { return tokens.size() - 1 - residency(model).committed.size(); }
 
   Speculation speculation;
   std::unique_ptr<Method> method;
-  std::unique_ptr<Source> source;  // empty if the method doesn't speculate
-  BatchId first_batch;             // verdicts on older batches concern what the sequence was before
+  std::vector<SourceSlot> sources;  // empty if the method doesn't speculate
+  std::optional<size_t> source_of(ModelId draft) const;
+  std::string source_name() const;
+  BatchId first_batch;  // outcomes of older batches concern what the sequence was before
 };
 
 }  // namespace sluice

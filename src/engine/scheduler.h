@@ -1,18 +1,26 @@
-// Composes the next batch from what the methods of all requests propose.
+// Composes the next batches from what the methods of all requests propose.
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "base/wire.h"
 #include "engine/request.h"
 
 namespace sluice {
 
-// A row of the batch and whose it is.
+// A row of a batch and whose it is.
 struct Planned {
   Request* request = nullptr;
   NodeId node;  // none: the next prompt row
   double log_path = 0.0;
+};
+
+// What a model can take.
+struct Room {
+  bool idle = false;       // its first stage has nothing to do
+  size_t free_cells = 0;
+  size_t spare_cells = 0;  // free ones that are not promised to committed tokens and roots
 };
 
 class Scheduler {
@@ -23,13 +31,19 @@ class Scheduler {
   };
   explicit Scheduler(Options options) : options_(options) {}
 
-  // What enters the first stage now: the likeliest nodes of all requests, parents before children, then prompt rows in
-  // the order of arrival. No more rows than `free_cells`, and of speculated nodes no more than `spare_cells`: the other
-  // free ones are promised to roots and prompt rows. Asks each method for its proposal and its source for guesses, so
-  // trees may grow.
-  std::vector<Planned> compose(std::span<Request* const> requests, size_t free_cells, size_t spare_cells) const;
+  // What enters each idle model now; rooms and plans are by model, the target first. Asks each method for its proposal,
+  // so trees may grow, and lets sources that answer at once do so.
+  //
+  // The target: the likeliest nodes of all requests, parents before children, then prompt rows in the order of arrival.
+  // A draft model: prompt rows, then the nodes to expand with those of their ancestors that it doesn't know.
+  // No more rows than free cells, and of speculated nodes no more than spare ones.
+  std::vector<std::vector<Planned>> compose(std::span<Request* const> requests, std::span<const Room> rooms) const;
 
  private:
+  std::vector<Planned> compose_target(std::vector<Planned> rows, std::span<Request* const> requests, Room room) const;
+  std::vector<Planned> compose_draft(const std::vector<Planned>& asked, std::span<Request* const> requests,
+                                     ModelId model, Room room) const;
+
   Options options_;
 };
 

@@ -84,6 +84,8 @@ const char* name(Fate fate) {
       return "pruned";
     case Fate::kFlushed:
       return "flushed";
+    case Fate::kDrafted:
+      return "drafted";
   }
   return "unresolved";
 }

@@ -18,6 +18,7 @@ enum class Fate : uint8_t {
   kAccepted,    // on the committed path
   kPruned,      // its branch died while the tree lived on
   kFlushed,     // the whole tree died: the target's token was not in it
+  kDrafted,     // a draft model was asked what follows it
 };
 const char* name(Fate fate);
 
@@ -42,7 +43,7 @@ struct TraceBatch {
 
 // A stage was busy with a batch.
 struct TraceSpan {
-  StageId stage;
+  StageId stage;  // of the target; draft models' stages are numbered on from there
   BatchId batch;
   double begin = 0, end = 0;
   int32_t rows_computed = 0;  // the rest had been cancelled before
@@ -58,7 +59,8 @@ struct TraceEmission {
 
 struct TraceHeader {
   std::string model, method, source, executor, profile;
-  int32_t stages = 1;
+  int32_t stages = 1;               // of the target
+  std::vector<std::string> drafts;  // what the draft models' stages are called
   int32_t width = 1;
   double steps = 0;  // pipeline steps spent in decoding, as `run --json` counts them; 0: unknown
   std::vector<std::pair<int32_t, int32_t>> cuts;  // layers [first, last) of each stage

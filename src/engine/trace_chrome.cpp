@@ -64,6 +64,11 @@ class Writer {
       metadata("thread_name", thread, {{"name", label}});
       metadata("thread_sort_index", thread, {{"sort_index", thread}});
     }
+    for (size_t i = 0; i < header.drafts.size(); i++) {
+      const int thread = thread_of(StageId(header.stages + static_cast<int32_t>(i)));
+      metadata("thread_name", thread, {{"name", header.drafts[i]}});
+      metadata("thread_sort_index", thread, {{"sort_index", thread}});
+    }
   }
 
   void slice(const TraceSpan& span) {

@@ -66,6 +66,7 @@ class Packer {
             {"executor", h.executor},
             {"profile", h.profile},
             {"stages", h.stages},
+            {"drafts", h.drafts},
             {"width", h.width},
             {"steps", h.steps},
             {"cuts", h.cuts},
@@ -116,9 +117,10 @@ class Packer {
 
   Json spans() const {
     Json stage = Json::array(), batch = stage, begin = stage, end = stage, computed = stage;
+    const int32_t rows = trace_.header.stages + static_cast<int32_t>(trace_.header.drafts.size());
     for (const TraceSpan& span : trace_.spans) {
       const auto found = batch_index_.find(span.batch);
-      if (found == batch_index_.end() || !span.stage.valid() || span.stage.value >= trace_.header.stages) continue;
+      if (found == batch_index_.end() || !span.stage.valid() || span.stage.value >= rows) continue;
       stage.push_back(span.stage.value);
       batch.push_back(found->second);
       begin.push_back(nanoseconds(span.begin));

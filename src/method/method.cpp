@@ -1,18 +1,30 @@
 #include "method/method.h"
 
+#include <utility>
+
 #include "method/autoregressive.h"
+#include "method/sd.h"
+#include "method/specinfer.h"
 #include "method/specpipe.h"
+#include "method/surge.h"
 
 namespace sluice {
 
+void Method::drafted(Speculation& speculation, size_t, NodeId node, std::vector<Candidate> candidates) {
+  speculation.tree.set_candidates(node, std::move(candidates));
+}
+
 Result<std::unique_ptr<Method>> make_method(const std::string& name, const MethodOptions& options) {
   if (name == "ar") return std::make_unique<Autoregressive>();
+  if (name == "sd") return std::make_unique<SpeculativeDecoding>(options);
+  if (name == "specinfer") return std::make_unique<SpecInfer>(options);
   if (name == "specpipe") return std::make_unique<SpecPipe>(options);
+  if (name == "surge") return std::make_unique<Surge>(options);
   std::string names;
   for (const auto& known : method_names()) names += (names.empty() ? "" : ", ") + known;
   return input_error("--method " + name + " is not available; there are: auto, " + names);
 }
 
-std::vector<std::string> method_names() { return {"ar", "specpipe"}; }
+std::vector<std::string> method_names() { return {"ar", "sd", "specinfer", "specpipe", "surge"}; }
 
 }  // namespace sluice

@@ -16,24 +16,37 @@ namespace sluice {
 // A request as its method sees it.
 struct Speculation {
   TokenTree tree;
-  Residency target;           // what the target model has done with the tree's nodes
-  int32_t last_position = 0;  // no node beyond it is of use: the answer's or the context's limit
+  Residency target;               // what the target model has done with the sequence
+  std::vector<Residency> drafts;  // what the draft models have
+  int32_t last_position = 0;      // no node beyond it is of use: the answer's or the context's limit
 };
 
 // Who can take work right now.
 struct Idle {
   bool first_stage = false;
-  bool source = false;
+  uint32_t sources = 0;  // bit i: source i
+  bool source(size_t i = 0) const { return (sources >> i & 1) != 0; }
+};
+
+// A node whose children a source should guess. Most methods have one source, several that the user named being fused.
+struct Ask {
+  NodeId node;
+  size_t source = 0;
+  bool operator==(const Ask&) const = default;
 };
 
 struct Proposal {
-  std::vector<NodeId> enter;   // waiting nodes for the first stage, best first, parents before children
-  std::vector<NodeId> expand;  // nodes whose children the source should guess
+  std::vector<NodeId> enter;  // waiting nodes for the first stage, best first, parents before children
+  std::vector<Ask> expand;    // best first; to be asked again as long as it isn't answered
 };
 
 struct MethodOptions {
-  int32_t width = 16;     // w: nodes a level
-  int32_t children = 16;  // c: candidates a node
+  int32_t width = 16;       // w: nodes a level, or rows a step
+  int32_t children = 16;    // c: candidates a node
+  int32_t depth = 6;        // K: tokens of a chain, levels of a tree
+  int32_t draft_rows = 16;  // nodes that a source guesses for at a time
+  std::vector<int32_t> branching = {1, 1, 3, 1, 1, 1, 1, 1};  // of a static tree: children of a node, by level
+  int32_t tree_nodes = 0;  // > 0: the best tree of so many nodes instead
 };
 
 class Method {
@@ -42,9 +55,13 @@ class Method {
   virtual std::string_view name() const = 0;
   // Whether it needs a token source.
   virtual bool speculates() const = 0;
+  // Whether its sources are a hierarchy, each better than the one before, instead of one to be fused.
+  virtual bool has_hierarchy() const { return false; }
   // May turn candidates that sources gave into nodes; says what should happen next. Called whenever somebody in `idle`
   // is idle.
   virtual Proposal propose(Speculation& speculation, const Idle& idle) = 0;
+  // A source has spoken of a node of the tree.
+  virtual void drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates);
 };
 
 // By its name on the command line. Errors name --method and list what there is.

@@ -14,7 +14,7 @@ Proposal SpecPipe::propose(Speculation& speculation, const Idle& idle) {
 
   // Every level has entered: the next one grows from the deepest, once the source has spoken of all its nodes.
   for (const NodeId id : frontier(tree))
-    if (!tree.node(id).drafted) proposal.expand.push_back(id);
+    if (!tree.node(id).drafted) proposal.expand.push_back({id});
   if (proposal.expand.empty() && idle.first_stage) {
     append_level(tree, width_);
     proposal.enter = first_waiting_level(speculation);

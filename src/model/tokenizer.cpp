@@ -167,6 +167,21 @@ bool Tokenizer::is_control(Token token) const {
   return impl_->valid(token) && llama_vocab_is_control(impl_->vocab, token);
 }
 
+Status check_vocabulary(const std::string& draft_path, const Tokenizer& draft, const std::string& target_path,
+                        const Tokenizer& target) {
+  const auto quoted = [](const Tokenizer& t, Token token) {
+    const std::string text = t.piece(token, true);
+    return first_invalid_utf8(text) == text.size() ? "'" + text + "'" : "bytes that are no text";
+  };
+  const int32_t shared = std::min(draft.size(), target.size());
+  for (Token token = 0; token < shared; ++token)
+    if (draft.piece(token, true) != target.piece(token, true))
+      return input_error("--draft " + draft_path + " has another vocabulary than " + target_path + ": token " +
+                         std::to_string(token) + " is " + quoted(draft, token) + " there and " +
+                         quoted(target, token) + " here; a draft model needs the target's tokenizer");
+  return {};
+}
+
 std::string TextStream::push(Token token) {
   pending_ += tokenizer_->piece(token);
   std::string text;

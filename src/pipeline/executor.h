@@ -19,7 +19,7 @@ struct WorkerFailed {
 struct Woken {};
 using Event = std::variant<Outcome, StageReport, WorkerFailed, Woken>;
 
-// Runs the stages of one model. Used by one thread, the coordinator's.
+// Runs the stages of all models. Used by one thread, the coordinator's.
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -30,10 +30,10 @@ class Executor {
   // What else has happened by now, without waiting. On a simulated clock: at this very instant.
   virtual std::optional<Event> poll() = 0;
 
-  // Puts a batch into the first stage's queue.
-  virtual void submit(Batch batch) = 0;
-  // Tells every stage; it may overtake batches.
-  virtual void cancel(Cancel cancel) = 0;
+  // Puts a batch into the queue of the model's first stage.
+  virtual void submit(ModelId model, Batch batch) = 0;
+  // Tells every stage of the model; it may overtake batches.
+  virtual void cancel(ModelId model, Cancel cancel) = 0;
 
   // Makes next() return `Woken` at this time, at the latest.
   virtual void wake_at(double time) = 0;
@@ -43,9 +43,15 @@ class Executor {
   virtual const char* name() const = 0;  // "threads", "virtual"
 };
 
-// One thread a stage, queues between them, the real clock. With `pacing`, each stage takes at least the time that the
-// cost model gives and each link at least its own.
-std::unique_ptr<Executor> make_threads_executor(std::vector<Worker> workers, std::optional<CostModel> pacing);
+// The stages of one model and what they take. Models are numbered as they are listed, the target first.
+struct Pipeline {
+  std::vector<Worker> workers;
+  std::optional<CostModel> cost;
+};
+
+// One thread a stage, queues between them, the real clock. A model with a cost is paced: each stage takes at least the
+// time that the cost model gives and each link at least its own.
+std::unique_ptr<Executor> make_threads_executor(std::vector<Pipeline> models);
 
 // One thread for everything, events in the order of a simulated clock: deterministic. With `jitter` > 0 every duration
 // is multiplied by a factor between 1/(1+jitter) and 1+jitter drawn from `seed`: for tests that want other timings.
@@ -53,6 +59,7 @@ struct Jitter {
   double amount = 0;
   uint64_t seed = 0;
 };
-std::unique_ptr<Executor> make_virtual_executor(std::vector<Worker> workers, CostModel cost, Jitter jitter = {});
+// REQUIRES: every model has a cost.
+std::unique_ptr<Executor> make_virtual_executor(std::vector<Pipeline> models, Jitter jitter = {});
 
 }  // namespace sluice

@@ -82,11 +82,17 @@ class DelayedQueue {
 
 class ThreadsExecutor final : public Executor {
  public:
-  ThreadsExecutor(std::vector<Worker> workers, std::optional<CostModel> pacing)
-      : pacing_(std::move(pacing)), start_(Clock::now()), stages_(workers.size()) {
+  explicit ThreadsExecutor(std::vector<Pipeline> pipelines) : start_(Clock::now()), models_(pipelines.size()) {
+    for (size_t m = 0; m < pipelines.size(); ++m) {
+      models_[m].id = ModelId(static_cast<int32_t>(m));
+      models_[m].pacing = std::move(pipelines[m].cost);
+      models_[m].stages = std::vector<Stage>(pipelines[m].workers.size());
+    }
     try {
-      for (size_t s = 0; s < workers.size(); ++s)
-        stages_[s].thread = std::thread([this, s, worker = std::move(workers[s])]() mutable { serve(s, worker); });
+      for (size_t m = 0; m < pipelines.size(); ++m)
+        for (size_t s = 0; s < pipelines[m].workers.size(); ++s)
+          models_[m].stages[s].thread = std::thread(
+              [this, m, s, worker = std::move(pipelines[m].workers[s])]() mutable { serve(models_[m], s, worker); });
     } catch (...) {  // the system gives no more threads
       stop();
       throw;
@@ -103,12 +109,15 @@ class ThreadsExecutor final : public Executor {
 
   std::optional<Event> poll() override { return events_.try_pop(); }
 
-  void submit(Batch batch) override { stages_.front().batches.push(std::move(batch), Clock::now()); }
+  void submit(ModelId model, Batch batch) override {
+    at(model).stages.front().batches.push(std::move(batch), Clock::now());
+  }
 
-  void cancel(Cancel cancel) override {
-    for (auto& stage : stages_) {
+  void cancel(ModelId id, Cancel cancel) override {
+    Model& model = at(id);
+    for (auto& stage : model.stages) {
       const std::lock_guard lock(stage.cancel_mutex);
-      stage.cancels.push_back({Clock::now() + message_delay(), cancel});
+      stage.cancels.push_back({Clock::now() + message_delay(model), cancel});
     }
   }
 
@@ -129,15 +138,26 @@ class ThreadsExecutor final : public Executor {
     std::vector<TimedCancel> cancels;
     std::thread thread;
   };
+  struct Model {
+    ModelId id;
+    std::optional<CostModel> pacing;
+    std::vector<Stage> stages;
+  };
+
+  Model& at(ModelId model) { return models_[static_cast<size_t>(model.value)]; }
 
   void stop() {
-    for (auto& stage : stages_) stage.batches.close();
-    for (auto& stage : stages_)
-      if (stage.thread.joinable()) stage.thread.join();
+    for (auto& model : models_)
+      for (auto& stage : model.stages) stage.batches.close();
+    for (auto& model : models_)
+      for (auto& stage : model.stages)
+        if (stage.thread.joinable()) stage.thread.join();
   }
 
   double since_start(Clock::time_point t) const { return std::chrono::duration<double>(t - start_).count(); }
-  Clock::duration message_delay() const { return pacing_ ? seconds(pacing_->message_seconds()) : Clock::duration(0); }
+  static Clock::duration message_delay(const Model& model) {
+    return model.pacing ? seconds(model.pacing->message_seconds()) : Clock::duration(0);
+  }
 
   void take_cancels(Stage& stage, Worker& worker) {
     const std::lock_guard lock(stage.cancel_mutex);
@@ -148,50 +168,52 @@ class ThreadsExecutor final : public Executor {
     });
   }
 
-  void serve(size_t s, Worker& worker) {
+  void serve(Model& model, size_t s, Worker& worker) {
     try {
-      serve_batches(s, worker);
+      serve_batches(model, s, worker);
     } catch (const std::exception& error) {
-      events_.push(WorkerFailed{Error{ErrorKind::kRuntime, "stage " + std::to_string(s) + " failed: " + error.what()}},
-                   Clock::now());
+      const std::string whose = model.id == kTarget ? "" : " of draft model " + std::to_string(model.id.value);
+      events_.push(
+          WorkerFailed{Error{ErrorKind::kRuntime, "stage " + std::to_string(s) + whose + " failed: " + error.what()}},
+          Clock::now());
     }
   }
 
-  void serve_batches(size_t s, Worker& worker) {
-    const bool last = s + 1 == stages_.size();
+  void serve_batches(Model& model, size_t s, Worker& worker) {
+    const bool last = s + 1 == model.stages.size();
+    const auto& pacing = model.pacing;
     auto previous_arrival = start_;  // a link is FIFO: a small message doesn't overtake a large one
-    while (auto batch = stages_[s].batches.pop()) {
+    while (auto batch = model.stages[s].batches.pop()) {
       const auto begin = Clock::now();
-      take_cancels(stages_[s], worker);
+      take_cancels(model.stages[s], worker);
       Worker::Done done = worker.process(std::move(*batch));
-      if (pacing_)
+      if (pacing)
         std::this_thread::sleep_until(
-            begin + seconds(pacing_->stage_seconds(worker.stage(), done.rows_computed, done.head_rows)));
+            begin + seconds(pacing->stage_seconds(worker.stage(), done.rows_computed, done.head_rows)));
       const auto end = Clock::now();
       const StageReport report{worker.stage(), done.onward.id, since_start(begin), since_start(end),
-                               static_cast<uint16_t>(done.rows_computed)};
+                               static_cast<uint16_t>(done.rows_computed), model.id};
       if (last) {
-        events_.push(std::move(done.outcome), end + message_delay());
+        done.outcome.model = model.id;
+        events_.push(std::move(done.outcome), end + message_delay(model));
       } else {
-        const double transfer =
-            pacing_ ? pacing_->transfer_seconds(static_cast<int32_t>(done.onward.rows.size())) : 0.0;
+        const double transfer = pacing ? pacing->transfer_seconds(static_cast<int32_t>(done.onward.rows.size())) : 0.0;
         previous_arrival = std::max(previous_arrival, end + seconds(transfer));
-        stages_[s + 1].batches.push(std::move(done.onward), previous_arrival);
+        model.stages[s + 1].batches.push(std::move(done.onward), previous_arrival);
       }
       events_.push(report, end);  // the coordinator sits beside the first stage; of the others it only keeps the record
     }
   }
 
-  std::optional<CostModel> pacing_;
   Clock::time_point start_;
-  std::vector<Stage> stages_;
+  std::vector<Model> models_;
   DelayedQueue<Event> events_;
 };
 
 }  // namespace
 
-std::unique_ptr<Executor> make_threads_executor(std::vector<Worker> workers, std::optional<CostModel> pacing) {
-  return std::make_unique<ThreadsExecutor>(std::move(workers), std::move(pacing));
+std::unique_ptr<Executor> make_threads_executor(std::vector<Pipeline> models) {
+  return std::make_unique<ThreadsExecutor>(std::move(models));
 }
 
 }  // namespace sluice

@@ -18,9 +18,12 @@ enum class Order : uint8_t { kEnd, kArrive, kStart };
 
 class VirtualExecutor final : public Executor {
  public:
-  VirtualExecutor(std::vector<Worker> workers, CostModel cost, Jitter jitter)
-      : cost_(std::move(cost)), jitter_(jitter) {
-    for (auto& worker : workers) stages_.push_back({std::move(worker), {}, false});
+  VirtualExecutor(std::vector<Pipeline> pipelines, Jitter jitter) : jitter_(jitter) {
+    for (auto& pipeline : pipelines) {
+      SLUICE_CHECK(pipeline.cost.has_value(), "a simulated model has a cost");
+      Model& model = models_.emplace_back(Model{ModelId(static_cast<int32_t>(models_.size())), *pipeline.cost, {}});
+      for (auto& worker : pipeline.workers) model.stages.push_back({std::move(worker), {}});
+    }
   }
 
   Event next() override {
@@ -40,15 +43,17 @@ class VirtualExecutor final : public Executor {
     }
   }
 
-  void submit(Batch batch) override { arrive(0, std::move(batch), now_); }
+  void submit(ModelId model, Batch batch) override { arrive(at(model), 0, std::move(batch), now_); }
 
-  void cancel(Cancel cancel) override {
-    for (size_t s = 0; s < stages_.size(); ++s) {
-      const double delay = s == 0 ? 0.0 : vary(cost_.message_seconds());
+  void cancel(ModelId id, Cancel cancel) override {
+    Model& model = at(id);
+    for (size_t s = 0; s < model.stages.size(); ++s) {
+      const double delay = s == 0 ? 0.0 : vary(model.cost.message_seconds());
+      Worker& worker = model.stages[s].worker;
       if (delay == 0.0) {
-        stages_[s].worker.cancel(cancel);
+        worker.cancel(cancel);
       } else {
-        plan(now_ + delay, Order::kArrive, [this, s, cancel] { stages_[s].worker.cancel(cancel); });
+        plan(now_ + delay, Order::kArrive, [&worker, cancel] { worker.cancel(cancel); });
       }
     }
   }
@@ -66,6 +71,15 @@ class VirtualExecutor final : public Executor {
     bool busy = false;
     double last_arrival = 0.0;
   };
+  struct Model {
+    ModelId id;
+    CostModel cost;
+    std::vector<Stage> stages;
+    double last_verdict = 0.0;  // when the last outcome arrives
+  };
+
+  Model& at(ModelId model) { return models_[static_cast<size_t>(model.value)]; }
+
   struct Item {
     double time;
     Order order;
@@ -107,57 +121,60 @@ class VirtualExecutor final : public Executor {
     return seconds * (u >= 0 ? 1.0 + u * jitter_.amount : 1.0 / (1.0 - u * jitter_.amount));
   }
 
-  void arrive(size_t s, Batch batch, double time) {
-    time = std::max(time, stages_[s].last_arrival);  // links are FIFO, whatever the jitter
-    stages_[s].last_arrival = time;
-    plan(time, Order::kArrive, [this, s, b = std::make_shared<Batch>(std::move(batch))] {
-      stages_[s].queue.push_back(std::move(*b));
-      plan(now_, Order::kStart, [this, s] { start(s); });
+  // Models and stages stay where they are, so that what is planned may refer to them.
+  void arrive(Model& model, size_t s, Batch batch, double time) {
+    Stage& stage = model.stages[s];
+    time = std::max(time, stage.last_arrival);  // links are FIFO, whatever the jitter
+    stage.last_arrival = time;
+    plan(time, Order::kArrive, [this, &model, s, b = std::make_shared<Batch>(std::move(batch))] {
+      model.stages[s].queue.push_back(std::move(*b));
+      plan(now_, Order::kStart, [this, &model, s] { start(model, s); });
     });
   }
 
-  void start(size_t s) {
-    Stage& stage = stages_[s];
+  void start(Model& model, size_t s) {
+    Stage& stage = model.stages[s];
     if (stage.busy || stage.queue.empty()) return;
     stage.busy = true;
     const double begin = now_;
     auto done = std::make_shared<Worker::Done>(stage.worker.process(std::move(stage.queue.front())));
     stage.queue.pop_front();
-    const double end = begin + vary(cost_.stage_seconds(stage.worker.stage(), done->rows_computed, done->head_rows));
-    plan(end, Order::kEnd, [this, s, begin, done] { finish(s, begin, *done); });
+    const double end =
+        begin + vary(model.cost.stage_seconds(stage.worker.stage(), done->rows_computed, done->head_rows));
+    plan(end, Order::kEnd, [this, &model, s, begin, done] { finish(model, s, begin, *done); });
   }
 
-  void finish(size_t s, double begin, Worker::Done& done) {
-    Stage& stage = stages_[s];
+  void finish(Model& model, size_t s, double begin, Worker::Done& done) {
+    Stage& stage = model.stages[s];
     stage.busy = false;
     const StageReport report{stage.worker.stage(), done.onward.id, begin, now_,
-                             static_cast<uint16_t>(done.rows_computed)};
-    if (s + 1 == stages_.size()) {
-      last_verdict_ = std::max(last_verdict_, now_ + vary(cost_.message_seconds()));  // this link is FIFO, too
-      tell(std::move(done.outcome), last_verdict_);
+                             static_cast<uint16_t>(done.rows_computed), model.id};
+    if (s + 1 == model.stages.size()) {
+      done.outcome.model = model.id;
+      // This link is FIFO, too.
+      model.last_verdict = std::max(model.last_verdict, now_ + vary(model.cost.message_seconds()));
+      tell(std::move(done.outcome), model.last_verdict);
     } else {
-      const double transfer = vary(cost_.transfer_seconds(static_cast<int32_t>(done.onward.rows.size())));
-      arrive(s + 1, std::move(done.onward), now_ + transfer);
+      const double transfer = vary(model.cost.transfer_seconds(static_cast<int32_t>(done.onward.rows.size())));
+      arrive(model, s + 1, std::move(done.onward), now_ + transfer);
     }
     tell(report, now_);
-    plan(now_, Order::kStart, [this, s] { start(s); });
+    plan(now_, Order::kStart, [this, &model, s] { start(model, s); });
   }
 
-  CostModel cost_;
   Jitter jitter_;
-  std::vector<Stage> stages_;
+  std::deque<Model> models_;
   std::set<Item> agenda_;
   std::deque<Event> events_;
   double now_ = 0.0;
-  double last_verdict_ = 0.0;  // when the last outcome arrives
   uint64_t n_planned_ = 0;
   uint32_t n_draws_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Executor> make_virtual_executor(std::vector<Worker> workers, CostModel cost, Jitter jitter) {
-  return std::make_unique<VirtualExecutor>(std::move(workers), std::move(cost), jitter);
+std::unique_ptr<Executor> make_virtual_executor(std::vector<Pipeline> models, Jitter jitter) {
+  return std::make_unique<VirtualExecutor>(std::move(models), jitter);
 }
 
 }  // namespace sluice

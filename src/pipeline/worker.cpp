@@ -1,38 +1,61 @@
 #include "pipeline/worker.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 namespace sluice {
 
-Worker::Worker(Options options, std::optional<StageRunner> runner) : options_(options), runner_(std::move(runner)) {}
+Worker::Worker(Options options, StageRunner runner) : options_(options), runner_(std::move(runner)) {}
+
+Worker::Worker(Options options, std::optional<LazyRunner> runner, std::shared_ptr<Memo> memo)
+    : options_(options), lazy_(std::move(runner)), memo_(std::move(memo)) {}
 
 void Worker::cancel(const Cancel& cancel) {
   cancelled_.insert(cancelled_.end(), cancel.rows.begin(), cancel.rows.end());
 }
 
 Worker::Done Worker::process(Batch batch) {
-  if (options_.last) {
-    for (const auto& update : batch.updates) verifier_.apply(update);
-    for (const Row& row : batch.rows)
-      if (row.kind == Row::Kind::kPrompt) verifier_.enter_prompt(row);
-  }
+  if (options_.last) learn(batch);
   if (runner_) runner_->enter(batch.updates, batch.rows);
+  if (lazy_) lazy_->enter(batch.updates, batch.rows);
   drop_cancelled(batch);
-  if (options_.last) drop_dead(batch);
+  if (options_.last && !drafts()) drop_dead(batch);
 
   Done done;
   done.rows_computed = static_cast<int32_t>(batch.rows.size());
   if (runner_ && !batch.rows.empty()) {
     batch.hidden.resize(batch.rows.size() * static_cast<size_t>(options_.d_model));
-    if (!options_.lazy) runner_->run(batch.rows, batch.hidden);
+    runner_->run(batch.rows, batch.hidden);
   }
   if (options_.last) {
     done.outcome.batch = batch.id;
-    verify(batch, done);
+    if (drafts()) {
+      guess(batch, done);
+    } else {
+      verify(batch, done);
+    }
   }
   done.onward = std::move(batch);
   return done;
+}
+
+// What the last stage has to know of the sequences.
+void Worker::learn(const Batch& batch) {
+  for (const auto& update : batch.updates) {
+    if (!drafts()) {
+      verifier_.apply(update);
+    } else if (const auto* open = std::get_if<Open>(&update)) {
+      sampling_[open->sequence] = open->sampling;
+    } else if (const auto* cut = std::get_if<Truncate>(&update)) {
+      sampling_[cut->sequence] = cut->sampling;
+    } else if (const auto* close = std::get_if<Close>(&update)) {
+      sampling_.erase(close->sequence);
+    }
+  }
+  if (drafts()) return;
+  for (const Row& row : batch.rows)
+    if (row.kind == Row::Kind::kPrompt) verifier_.enter_prompt(row);
 }
 
 void Worker::drop(Batch& batch, const std::vector<bool>& keep) const {
@@ -76,60 +99,144 @@ void Worker::drop_dead(Batch& batch) {
   drop(batch, keep);
 }
 
+// Round by round down the accepted paths: of each sequence at most one row is alive at a time.
 void Worker::verify(const Batch& batch, Done& done) {
-  const size_t d = static_cast<size_t>(options_.d_model), v = static_cast<size_t>(options_.n_vocab);
+  const size_t d = static_cast<size_t>(options_.d_model);
   std::vector<float> hidden;
   std::vector<Row> rows;
-  if (options_.lazy) {  // the prompt is always computed
-    std::copy_if(batch.rows.begin(), batch.rows.end(), std::back_inserter(rows),
-                 [](const Row& r) { return r.kind == Row::Kind::kPrompt; });
-    hidden.resize(rows.size() * d);
-    if (!rows.empty()) runner_->run(rows, hidden);
-  }
-  // Round by round down the accepted paths: of each sequence at most one row is alive at a time.
   for (;;) {
     const std::vector<size_t> alive = verifier_.alive(batch.rows);
     if (alive.empty()) return;
     rows.clear();
-    hidden.resize(alive.size() * d);
-    for (size_t i = 0; i < alive.size(); ++i) {
-      rows.push_back(batch.rows[alive[i]]);
-      if (!options_.lazy)
-        std::copy_n(batch.hidden.begin() + static_cast<ptrdiff_t>(alive[i] * d), d,
-                    hidden.begin() + static_cast<ptrdiff_t>(i * d));
+    hidden.clear();
+    for (const size_t i : alive) {
+      rows.push_back(batch.rows[i]);
+      if (!lazy())
+        hidden.insert(hidden.end(), batch.hidden.begin() + static_cast<ptrdiff_t>(i * d),
+                      batch.hidden.begin() + static_cast<ptrdiff_t>((i + 1) * d));
     }
-    if (options_.lazy) runner_->run(rows, hidden);
-    logits_.resize(alive.size() * v);
-    runner_->logits(hidden, logits_);
-    for (size_t i = 0; i < alive.size(); ++i)
-      done.outcome.accepted.push_back(verifier_.accept(rows[i], std::span(logits_).subspan(i * v, v)));
+    draw(rows, hidden, done.outcome);
     done.head_rows += static_cast<int32_t>(alive.size());
   }
 }
 
+// The target's own tokens after rows of different sequences.
+void Worker::draw(std::span<const Row> rows, std::span<const float> hidden, Outcome& outcome) {
+  const size_t v = static_cast<size_t>(options_.n_vocab);
+  if (!lazy()) {
+    logits_.resize(rows.size() * v);
+    runner_->logits(hidden, logits_);
+    for (size_t i = 0; i < rows.size(); ++i)
+      outcome.accepted.push_back(verifier_.accept(rows[i], std::span(logits_).subspan(i * v, v)));
+    return;
+  }
+  for (const Row& row : rows) {
+    const PathKey key = lazy_->key(row).with(verifier_.sampling(row.sequence));
+    if (const Draw* known = memo_->find_draw(key)) {
+      outcome.accepted.push_back(verifier_.accept(row, *known));
+      continue;
+    }
+    logits_.resize(v);
+    lazy_->logits({&row, 1}, logits_);
+    outcome.accepted.push_back(verifier_.accept(row, logits_));
+    memo_->keep(key, Draw{outcome.accepted.back().next, outcome.accepted.back().logprob});
+  }
+}
+
+void Worker::guess(const Batch& batch, Done& done) {
+  const size_t d = static_cast<size_t>(options_.d_model);
+  std::vector<Row> rows;
+  std::vector<float> hidden;
+  for (size_t i = 0; i < batch.rows.size(); ++i) {
+    if (batch.rows[i].kind == Row::Kind::kPrompt) continue;
+    rows.push_back(batch.rows[i]);
+    if (!lazy())
+      hidden.insert(hidden.end(), batch.hidden.begin() + static_cast<ptrdiff_t>(i * d),
+                    batch.hidden.begin() + static_cast<ptrdiff_t>((i + 1) * d));
+  }
+  const std::vector<TopLogits> top = tops(rows, hidden);
+  for (size_t i = 0; i < rows.size(); ++i)
+    done.outcome.drafted.push_back({rows[i].index, sluice::guess(top[i], sampling_.at(rows[i].sequence),
+                                                                 rows[i].position + 1, options_.candidates)});
+  done.head_rows = static_cast<int32_t>(rows.size());
+}
+
+std::vector<TopLogits> Worker::tops(std::span<const Row> rows, std::span<const float> hidden) {
+  const size_t v = static_cast<size_t>(options_.n_vocab);
+  std::vector<TopLogits> top(rows.size());
+  std::vector<Row> unknown;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (const TopLogits* known = lazy() ? memo_->find_top(lazy_->key(rows[i])) : nullptr) {
+      top[i] = *known;
+    } else {
+      unknown.push_back(rows[i]);
+      places.push_back(i);
+    }
+  }
+  if (unknown.empty()) return top;
+  logits_.resize(unknown.size() * v);
+  if (lazy()) {
+    lazy_->logits(unknown, logits_);
+  } else {
+    runner_->logits(hidden, logits_);
+  }
+  for (size_t i = 0; i < unknown.size(); ++i) {
+    top[places[i]] = top_logits(std::span(logits_).subspan(i * v, v), options_.guessable);
+    if (lazy()) memo_->keep(lazy_->key(unknown[i]), top[places[i]]);
+  }
+  return top;
+}
+
+namespace {
+
+// Tells the paths of one model from those of others: by what it is called, its shape, the type of its KV cache and some
+// of its weights.
+PathKey identity(const ModelFile& model, KvType kv) {
+  const auto& h = model.hparams();
+  PathKey key = PathKey{}.with(std::hash<std::string>()(h.name)).with(static_cast<uint64_t>(kv));
+  for (const int32_t n : {h.n_layers, h.d_model, h.n_heads, h.n_kv_heads, h.head_dim, h.d_ff, h.n_vocab})
+    key = key.with(static_cast<uint64_t>(n));
+  for (int32_t l = 0; l < h.n_layers; ++l) key = key.with(static_cast<uint64_t>(model.layer_bytes(l)));
+  if (const auto weights = model.map({0, 0}, false, true))
+    for (int64_t i = 0; i < weights->output_norm.ne[0]; ++i)
+      key = key.with(std::bit_cast<uint32_t>(reinterpret_cast<const float*>(weights->output_norm.data)[i]));
+  return key;
+}
+
+}  // namespace
+
 Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineOptions& options) {
   std::vector<Worker> workers;
   const size_t n = options.cuts.size();
+  const bool lazy = options.memo != nullptr;
   for (size_t s = 0; s < n; ++s) {
     const bool last = s + 1 == n;
-    std::optional<StageRunner> runner;
-    if (!options.lazy || last) {
-      const LayerRange range = options.lazy ? LayerRange{0, model.hparams().n_layers} : options.cuts[s];
-      SLUICE_TRY(runner, StageRunner::create(model, {.range = range,
-                                                     .with_embedding = range.first == 0,
-                                                     .with_head = last,
-                                                     .kv = options.kv,
-                                                     .n_cells = options.n_cells,
-                                                     .max_rows = options.max_rows,
-                                                     .threads = options.threads,
-                                                     .taps = {}}));
+    const Worker::Options worker{.stage = StageId(static_cast<int32_t>(s)),
+                                 .last = last,
+                                 .d_model = model.hparams().d_model,
+                                 .n_vocab = model.hparams().n_vocab,
+                                 .candidates = options.candidates,
+                                 .guessable = options.guessable};
+    if (lazy && !last) {
+      workers.emplace_back(worker, std::nullopt, options.memo);
+      continue;
     }
-    workers.emplace_back(Worker::Options{.stage = StageId(static_cast<int32_t>(s)),
-                                         .last = last,
-                                         .lazy = options.lazy,
-                                         .d_model = model.hparams().d_model,
-                                         .n_vocab = model.hparams().n_vocab},
-                         std::move(runner));
+    const LayerRange range = lazy ? LayerRange{0, model.hparams().n_layers} : options.cuts[s];
+    SLUICE_TRY(auto runner, StageRunner::create(model, {.range = range,
+                                                        .with_embedding = range.first == 0,
+                                                        .with_head = last,
+                                                        .kv = options.kv,
+                                                        .n_cells = options.n_cells,
+                                                        .max_rows = options.max_rows,
+                                                        .threads = options.threads,
+                                                        .taps = {}}));
+    if (lazy) {
+      workers.emplace_back(worker, LazyRunner(std::move(runner), identity(model, options.kv), model.hparams().d_model),
+                           options.memo);
+    } else {
+      workers.emplace_back(worker, std::move(runner));
+    }
   }
   return workers;
 }

@@ -1,13 +1,16 @@
-// One stage: a state machine that turns a batch into the batch for the next stage, or, at the last, into verdicts. It
-// shares nothing with anybody; executors bring it its messages and keep time.
+// One stage: a state machine that turns a batch into the batch for the next stage, or, at the last, into verdicts or
+// guesses. It shares nothing with anybody; executors bring it its messages and keep time.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "base/wire.h"
 #include "compute/stage_runner.h"
 #include "model/model_file.h"
+#include "pipeline/lazy_runner.h"
 #include "verify/verifier.h"
 
 namespace sluice {
@@ -17,12 +20,15 @@ class Worker {
   struct Options {
     StageId stage;
     bool last = false;
-    // Lazy: the stages before the last compute nothing, and the last has all layers and computes what is on the path.
-    bool lazy = false;
     int32_t d_model = 0, n_vocab = 0;
+    // 0: the target's worker, whose last stage verifies. Else a draft model's: for each row its last stage gives so
+    // many candidates at most, of the first `guessable` tokens.
+    int32_t candidates = 0, guessable = 0;
   };
-  // `runner` is empty for a lazy stage before the last.
-  Worker(Options options, std::optional<StageRunner> runner);
+  Worker(Options options, StageRunner runner);
+  // Lazy: the stages before the last compute nothing; the last has all layers, and computes what is asked for and not
+  // in the memo. `runner` is empty before the last.
+  Worker(Options options, std::optional<LazyRunner> runner, std::shared_ptr<Memo> memo);
 
   struct Done {
     Batch onward;               // for the next stage; its rows only, at the last
@@ -39,14 +45,23 @@ class Worker {
   StageId stage() const { return options_.stage; }
 
  private:
+  void learn(const Batch& batch);
   void drop(Batch& batch, const std::vector<bool>& keep) const;
   void drop_cancelled(Batch& batch);
   void drop_dead(Batch& batch);
   void verify(const Batch& batch, Done& done);
+  void draw(std::span<const Row> rows, std::span<const float> hidden, Outcome& outcome);
+  void guess(const Batch& batch, Done& done);
+  std::vector<TopLogits> tops(std::span<const Row> rows, std::span<const float> hidden);
+  bool lazy() const { return memo_ != nullptr; }
+  bool drafts() const { return options_.candidates > 0; }
 
   Options options_;
   std::optional<StageRunner> runner_;
-  Verifier verifier_;                     // used by the last stage
+  std::optional<LazyRunner> lazy_;
+  std::shared_ptr<Memo> memo_;
+  Verifier verifier_;                                         // used by the target's last stage
+  std::unordered_map<SequenceId, SamplingParams> sampling_;  // used by a draft's last stage
   std::vector<Cancel::Entry> cancelled_;  // of batches that have not passed yet
   std::vector<float> logits_;
 };
@@ -57,7 +72,10 @@ struct PipelineOptions {
   int32_t n_cells = 0;
   int32_t max_rows = 256;
   int32_t threads = 1;  // a stage
-  bool lazy = false;
+  // Lazy if there is a memo. Several models may share one.
+  std::shared_ptr<Memo> memo;
+  // 0: the target. Else a draft model that gives so many candidates a row, of tokens below `guessable`.
+  int32_t candidates = 0, guessable = 0;
 };
 
 // The workers of a whole model, stage by stage.

@@ -1,13 +1,35 @@
 #include "source/make_source.h"
 
+#include <algorithm>
+
 #include "source/ngram.h"
 
 namespace sluice {
 
-Result<std::unique_ptr<Source>> make_source(const std::vector<std::string>& names) {
-  if (names.size() > 1) return input_error("--source takes one source; several cannot be fused yet");
-  if (names.empty() || names.front() == "ngram") return std::make_unique<NgramSource>();
-  return input_error("--source " + names.front() + " is not available; there is: ngram");
+std::string SourceSlot::name() const {
+  const std::string first = local ? std::string(local->name()) : "";
+  return first + (local && draft ? "+" : "") + (draft ? "draft" : "");
+}
+
+Result<std::vector<SourceSlot>> make_sources(const std::vector<std::string>& names, size_t n_drafts, bool hierarchy) {
+  for (const auto& name : names) {
+    if (name != "ngram" && name != "draft")
+      return input_error("--source " + name + " is not available; there are: ngram, draft");
+    if (std::count(names.begin(), names.end(), name) > 1) return input_error("--source names " + name + " twice");
+    if (name == "draft" && n_drafts == 0) return input_error("--source draft needs a model: add --draft FILE");
+  }
+  const auto named = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  const bool drafts = n_drafts > 0 && (names.empty() || named("draft")), ngram = !drafts || named("ngram");
+  std::vector<SourceSlot> slots;
+  if (ngram) slots.push_back({std::make_unique<NgramSource>(), std::nullopt});
+  if (!drafts) return slots;
+  if (hierarchy) {
+    for (size_t i = 0; i < n_drafts; ++i) slots.push_back({nullptr, i});
+  } else {
+    if (slots.empty()) slots.emplace_back();
+    slots.front().draft = n_drafts - 1;
+  }
+  return slots;
 }
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,16 @@
 
 namespace sluice {
 
-// By the names of --source; empty: the default. Errors name --source and list what there is.
-Result<std::unique_ptr<Source>> make_source(const std::vector<std::string>& names);
+// Where a method's guesses come from: the text itself, a draft model on its own worker, or both, fused.
+struct SourceSlot {
+  std::unique_ptr<Source> local;  // answers at once
+  std::optional<size_t> draft;    // which of the draft models, the smallest being 0; answers when it has computed
+  std::string name() const;
+};
+
+// By the names of --source; empty: draft models if there are any, else n-grams. A hierarchy gets a slot for each
+// source, all draft models in their order; otherwise there is one slot, with the largest draft model.
+// Errors name --source and list what there is.
+Result<std::vector<SourceSlot>> make_sources(const std::vector<std::string>& names, size_t n_drafts, bool hierarchy);
 
 }  // namespace sluice

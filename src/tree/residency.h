@@ -1,4 +1,4 @@
-// What one model has done with the nodes of a tree, and where their keys and values lie.
+// What one model has done with a sequence and the nodes of its tree, and where their keys and values lie.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +41,8 @@ struct Resident {
 
 class Residency {
  public:
+  std::vector<Cell> committed;  // committed[i] holds token i of the sequence; not all of them may have entered yet
+
   bool entered(NodeId node) const { return residents_.contains(node); }
   const Resident* find(NodeId node) const {
     const auto at = residents_.find(node);

@@ -11,14 +11,9 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/wire.h"
 
 namespace sluice {
-
-// A guess at the token after a node.
-struct Candidate {
-  Token token = kNoToken;
-  float probability = 0.0f;  // the source's own estimate that the target says this token, given that the node is right
-};
 
 class TokenTree {
  public:

@@ -50,14 +50,13 @@ double sum_in_lanes(size_t n, Term term) {
   return std::accumulate(lanes, lanes + kLanes, 0.0);
 }
 
-// log(sum of exp) of usable logits; 0 when all are -inf.
+}  // namespace
+
 double log_sum_exp(std::span<const float> logits) {
   const float best = maximum(logits);
   if (best == kNegativeInfinity) return 0.0;
   return best + log_f64(sum_in_lanes(logits.size(), [&](size_t i) { return exp_f32(logits[i] - best); }));
 }
-
-}  // namespace
 
 Status check(const SamplingParams& params, int32_t n_vocab) {
   // Written so that NaN fails every test.

@@ -15,6 +15,9 @@ namespace sluice {
 // parameter and its range.
 Status check(const SamplingParams& params, int32_t n_vocab);
 
+// log(sum of exp(logits)), natural; no logit is NaN or +inf. 0 when all are -inf.
+double log_sum_exp(std::span<const float> logits);
+
 struct Draw {
   Token token = kNoToken;
   float logprob =

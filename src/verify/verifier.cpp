@@ -64,8 +64,16 @@ std::vector<size_t> Verifier::alive(std::span<const Row> rows) const {
 Accepted Verifier::accept(const Row& row, std::span<const float> logits) {
   Path& path = at(row.sequence);
   SLUICE_CHECK(path.continued_by(row), "only an alive row is accepted");
-  path.append(row);
+  path.tokens.push_back(row.token);
   const Draw draw = sampler_.draw(path.sampling, logits, path.tokens, row.position + 1);
+  path.tokens.pop_back();
+  return accept(row, draw);
+}
+
+Accepted Verifier::accept(const Row& row, const Draw& draw) {
+  Path& path = at(row.sequence);
+  SLUICE_CHECK(path.continued_by(row), "only an alive row is accepted");
+  path.append(row);
   path.expected = draw.token;
   return {row.sequence, row.cell, draw.token, draw.logprob};
 }

@@ -49,6 +49,12 @@ class Verifier {
   // REQUIRES: the row is alive.
   Accepted accept(const Row& row, std::span<const float> logits);
 
+  // The same with a draw that is known already.
+  Accepted accept(const Row& row, const Draw& draw);
+
+  // How the sequence's tokens are drawn. REQUIRES: it is open.
+  const SamplingParams& sampling(SequenceId sequence) const { return at(sequence).sampling; }
+
   // The tokens of a path as verified so far, prompt included.
   // REQUIRES: the sequence is open.
   std::span<const Token> path(SequenceId sequence) const;

@@ -52,7 +52,7 @@ TEST(Profile, TheShippedOnesAreReadAndKeptByJson) {
     ASSERT_TRUE(again) << again.error().message;
     for (const double rows : {1, 2, 64, 65, 200}) {
       EXPECT_DOUBLE_EQ(again->stage.at(rows), profile->stage.at(rows));
-      EXPECT_DOUBLE_EQ(again->draft.at(rows), profile->draft.at(rows));
+      EXPECT_DOUBLE_EQ(again->drafts.at(0).at(rows), profile->drafts.at(0).at(rows));
     }
     EXPECT_DOUBLE_EQ(again->link.seconds(1e6), profile->link.seconds(1e6));
   }

@@ -23,8 +23,8 @@ class Scripted {
   // One pipeline step with a source that guesses tokens 1 and 2 after everything. What entered.
   std::vector<Token> step() {
     for (;;) {
-      const Proposal proposal = method_->propose(speculation, {.first_stage = true, .source = true});
-      for (const NodeId node : proposal.expand) speculation.tree.set_candidates(node, {{1, 0.6f}, {2, 0.3f}});
+      const Proposal proposal = method_->propose(speculation, {.first_stage = true, .sources = 1});
+      for (const Ask& ask : proposal.expand) speculation.tree.set_candidates(ask.node, {{1, 0.6f}, {2, 0.3f}});
       if (!proposal.enter.empty() || proposal.expand.empty()) return enter(proposal.enter);
     }
   }
@@ -136,11 +136,11 @@ TEST(SpecPipe, EntersNothingWhileTheFirstStageIsBusyButAsksTheSource) {
   const auto method = make("specpipe");
   Speculation s{.tree = TokenTree(9, 5), .target = {}, .last_position = 100};
   s.target.enter(s.tree.root().id, {Cell(0), BatchId(0), 0});
-  const Proposal proposal = method->propose(s, {.first_stage = false, .source = true});
+  const Proposal proposal = method->propose(s, {.first_stage = false, .sources = 1});
   EXPECT_TRUE(proposal.enter.empty());
-  EXPECT_EQ(proposal.expand, std::vector{s.tree.root().id});
+  EXPECT_EQ(proposal.expand, std::vector{Ask{s.tree.root().id}});
   s.tree.set_candidates(s.tree.root().id, {{1, 0.5f}});
-  EXPECT_TRUE(method->propose(s, {.first_stage = false, .source = true}).enter.empty());
+  EXPECT_TRUE(method->propose(s, {.first_stage = false, .sources = 1}).enter.empty());
   EXPECT_EQ(s.tree.size(), 1u);
 }
 

@@ -25,7 +25,7 @@ Batch prompt_row(int32_t i) {
 
 // Reports by stage, outcomes as stage -1; until all have come.
 std::map<int32_t, std::vector<StageReport>> run(Executor& executor, int32_t n_batches, size_t n_stages) {
-  for (int32_t i = 0; i < n_batches; ++i) executor.submit(prompt_row(i));
+  for (int32_t i = 0; i < n_batches; ++i) executor.submit(kTarget, prompt_row(i));
   std::map<int32_t, std::vector<StageReport>> seen;
   for (size_t events = static_cast<size_t>(n_batches) * (n_stages + 1); events > 0;) {
     const Event event = executor.next();
@@ -74,7 +74,7 @@ TEST(ThreadsExecutor, KeepsAtLeastThePaceOfTheProfile) {
 
 TEST(ThreadsExecutor, CanBeLeftInTheMiddleOfItsWork) {
   const auto executor = make_executor(six_layers(), {.stages = 6, .threads = true});
-  for (int32_t i = 0; i < 50; ++i) executor->submit(prompt_row(i));
+  for (int32_t i = 0; i < 50; ++i) executor->submit(kTarget, prompt_row(i));
   executor->next();
 }
 

@@ -56,7 +56,7 @@ const char* const kSlowLinks =
 TEST(VirtualExecutor, AdvancesItsClockByWhatTheStagesTake) {
   const auto executor = make_executor(six_layers(), {.stages = 3});
   EXPECT_EQ(executor->now(), 0.0);
-  for (int32_t i = 0; i < 3; ++i) executor->submit(prompt_batch(i));
+  for (int32_t i = 0; i < 3; ++i) executor->submit(kTarget, prompt_batch(i));
   const auto seen = watch(*executor, 3);
   for (const Seen& s : seen) {
     if (s.stage >= 0) {  // batch b is at stage s in step b + s
@@ -72,7 +72,7 @@ TEST(VirtualExecutor, AdvancesItsClockByWhatTheStagesTake) {
 
 TEST(VirtualExecutor, LinksTakeTheirLatencyAndTheTimeOfTheirBytes) {
   const auto executor = make_executor(six_layers(), {.stages = 2, .profile = kSlowLinks});
-  executor->submit(prompt_batch(0));
+  executor->submit(kTarget, prompt_batch(0));
   const auto seen = watch(*executor, 1);
   ASSERT_EQ(seen.size(), 3u);
   const double transfer = 0.01 + (64 + 4.0 * (32 + 8)) / 1e6, message = 0.01 + 64 / 1e6;
@@ -84,7 +84,7 @@ TEST(VirtualExecutor, LinksTakeTheirLatencyAndTheTimeOfTheirBytes) {
 // batches that would start then.
 TEST(VirtualExecutor, AVerdictComesBeforeWhatStartsAtTheSameInstant) {
   const auto executor = make_executor(six_layers(), {.stages = 2});
-  for (int32_t i = 0; i < 3; ++i) executor->submit(prompt_batch(i));
+  for (int32_t i = 0; i < 3; ++i) executor->submit(kTarget, prompt_batch(i));
   // Batch 0 leaves stage 1 at 2 ms, when batch 1 leaves stage 0, would enter stage 1, and batch 2 stage 0.
   std::vector<StageReport> reports;
   bool cancelled = false;
@@ -98,7 +98,7 @@ TEST(VirtualExecutor, AVerdictComesBeforeWhatStartsAtTheSameInstant) {
       EXPECT_NEAR(executor->now(), 0.002, 1e-12);
       if (const auto* report = std::get_if<StageReport>(&*more)) reports.push_back(*report);
     }
-    executor->cancel({{{BatchId(2), 0}}});
+    executor->cancel(kTarget, {{{BatchId(2), 0}}});
   }
   for (const StageReport& report : reports) EXPECT_EQ(report.rows_computed, report.batch == BatchId(2) ? 0 : 1);
 }
@@ -109,7 +109,7 @@ TEST(VirtualExecutor, KeepsEveryLinkInOrderWhateverTheJitter) {
         six_layers(), {.stages = 3,
                        .profile = R"({"stage": {"points": [[1, 0.0001], [2, 0.0001]]}, "link": {"latency": 0.01}})",
                        .jitter = {.amount = 5.0, .seed = seed}});
-    for (int32_t i = 0; i < 10; ++i) executor->submit(prompt_batch(i));
+    for (int32_t i = 0; i < 10; ++i) executor->submit(kTarget, prompt_batch(i));
     std::map<int32_t, int32_t> next;
     double time = 0;
     for (const Seen& s : watch(*executor, 10)) {
@@ -124,7 +124,7 @@ TEST(VirtualExecutor, IsDeterministicAndJitterIsAFunctionOfItsSeed) {
   const auto run = [](uint64_t seed) {
     const auto executor =
         make_executor(six_layers(), {.stages = 3, .profile = kSlowLinks, .jitter = {.amount = 1.0, .seed = seed}});
-    for (int32_t i = 0; i < 5; ++i) executor->submit(prompt_batch(i));
+    for (int32_t i = 0; i < 5; ++i) executor->submit(kTarget, prompt_batch(i));
     return watch(*executor, 5);
   };
   EXPECT_TRUE(run(1) == run(1));
@@ -133,7 +133,7 @@ TEST(VirtualExecutor, IsDeterministicAndJitterIsAFunctionOfItsSeed) {
 
 TEST(VirtualExecutor, JitterKeepsWithinItsBounds) {
   const auto executor = make_executor(six_layers(), {.stages = 1, .jitter = {.amount = 0.5, .seed = 3}});
-  for (int32_t i = 0; i < 100; ++i) executor->submit(prompt_batch(i));
+  for (int32_t i = 0; i < 100; ++i) executor->submit(kTarget, prompt_batch(i));
   double least = 1, most = 0;
   for (const Seen& s : watch(*executor, 100)) {
     if (s.stage < 0) continue;

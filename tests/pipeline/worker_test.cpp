@@ -30,7 +30,7 @@ class Stages : public ::testing::TestWithParam<bool> {
                                                   .n_cells = 64,
                                                   .max_rows = 16,
                                                   .threads = 1,
-                                                  .lazy = GetParam()});
+                                                  .memo = GetParam() ? std::make_shared<Memo>() : nullptr});
     ASSERT_TRUE(made);
     workers_ = std::move(*made);
     Row first = node(70, 0, 0, -1, 0), second = node(71, 1, 1, 0, 1);

@@ -23,10 +23,13 @@ std::vector<LayerRange> cuts_of(const Opened& opened, const PipelineSpec& setup)
   return balanced_cuts(std::vector<double>(static_cast<size_t>(n_layers), 1.0), 0.0, 0.0, setup.stages);
 }
 
+Profile profile_of(const PipelineSpec& setup) {
+  return value_of(setup.profile.starts_with("{") ? Profile::parse(setup.profile, "of the test")
+                                                 : Profile::load(setup.profile));
+}
+
 CostModel cost_of(const Opened& opened, const PipelineSpec& setup) {
-  Profile profile = value_of(setup.profile.starts_with("{") ? Profile::parse(setup.profile, "of the test")
-                                                            : Profile::load(setup.profile));
-  return CostModel(std::move(profile), cuts_of(opened, setup), opened.model.hparams().d_model);
+  return CostModel(profile_of(setup), cuts_of(opened, setup), opened.model.hparams().d_model);
 }
 
 int32_t cells_of(const PipelineSpec& setup) { return setup.n_cells > 0 ? setup.n_cells : 4 * setup.context + 64 * 32; }
@@ -88,25 +91,40 @@ std::string describe(const RequestSpec& spec) {
 }
 
 std::unique_ptr<Executor> make_executor(const Opened& opened, const PipelineSpec& setup) {
-  auto workers = value_of(make_workers(opened.model, {.cuts = cuts_of(opened, setup),
-                                                      .kv = setup.kv,
-                                                      .n_cells = cells_of(setup),
-                                                      .max_rows = setup.scheduler.row_budget,
-                                                      .threads = 1,
-                                                      .lazy = setup.lazy}));
-  if (!setup.threads) return make_virtual_executor(std::move(workers), cost_of(opened, setup), setup.jitter);
-  std::optional<CostModel> pace;
-  if (setup.paced) pace = cost_of(opened, setup);
-  return make_threads_executor(std::move(workers), std::move(pace));
+  PipelineOptions options{.cuts = cuts_of(opened, setup),
+                          .kv = setup.kv,
+                          .n_cells = cells_of(setup),
+                          .max_rows = setup.scheduler.row_budget,
+                          .threads = 1,
+                          .memo = setup.lazy ? std::make_shared<Memo>() : nullptr};
+  const bool clocked = !setup.threads || setup.paced;
+  std::vector<Pipeline> pipelines;
+  pipelines.push_back({value_of(make_workers(opened.model, options)), {}});
+  if (clocked) pipelines[0].cost = cost_of(opened, setup);
+  for (size_t i = 0; i < setup.drafts.size(); ++i) {
+    const ModelFile& draft = setup.drafts[i]->model;
+    options.cuts = {{0, draft.hparams().n_layers}};
+    options.candidates = 16;
+    options.guessable = opened.model.hparams().n_vocab;
+    pipelines.push_back({value_of(make_workers(draft, options)), {}});
+    if (clocked)
+      pipelines.back().cost.emplace(value_of(profile_of(setup).for_draft(i, setup.drafts.size())), options.cuts,
+                                    draft.hparams().d_model);
+  }
+  return setup.threads ? make_threads_executor(std::move(pipelines))
+                       : make_virtual_executor(std::move(pipelines), setup.jitter);
 }
 
 std::unique_ptr<Engine> make_engine(const Opened& opened, const PipelineSpec& setup) {
   EngineOptions options{.context = setup.context,
                         .n_cells = cells_of(setup),
+                        .drafts = {},
                         .scheduler = setup.scheduler,
                         .cuts = cuts_of(opened, setup),
                         .cost = {},
                         .trace = setup.trace};
+  for (const Opened* draft : setup.drafts)
+    options.drafts.push_back({draft->model.hparams().name, cells_of(setup), 1});
   if (!setup.threads || setup.paced) options.cost = cost_of(opened, setup);
   return std::make_unique<Engine>(opened.tokenizer, make_executor(opened, setup), std::move(options));
 }

@@ -47,6 +47,7 @@ struct PipelineSpec {
   std::vector<int32_t> cuts;  // if not empty, instead of `stages`: first layers of the second, third, … stage
   bool threads = false;       // else virtual
   bool lazy = false;
+  std::vector<const Opened*> drafts;  // the smallest first
   bool paced = false;               // threads at the pace of `profile`
   std::string profile = "uniform";  // a shipped one, or JSON
   Jitter jitter;

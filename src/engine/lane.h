@@ -1,0 +1,46 @@
+// The coordinator's side of one model: its free cells, what goes out with its next batch, what is under way.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "base/wire.h"
+#include "engine/request.h"
+#include "engine/scheduler.h"
+#include "tree/residency.h"
+
+namespace sluice {
+
+struct StageClock {
+  double busy = 0;
+  int64_t batches = 0;  // of which rows were computed
+};
+
+struct Lane {
+  Lane(ModelId id, int32_t cells_there, size_t n_stages)
+      : model(id), n_cells(cells_there), cells(cells_there), stages(n_stages) {}
+
+  ModelId model;
+  int32_t n_cells;
+  CellPool cells;
+  std::vector<PathUpdate> updates;  // go out with the next batch
+  std::vector<StageClock> stages;
+
+  struct Flight {
+    double submitted = 0;
+    struct Sent {
+      RequestId request;
+      NodeId node;  // none: a prompt row
+    };
+    std::vector<Sent> rows;
+  };
+  std::map<BatchId, Flight> in_flight;
+  int32_t first_stage_load = 0;  // batches submitted that it has not finished
+  double transit = 0;            // what the last batch took from its submission to its outcome
+
+  Room room(size_t promised_cells) const {
+    return {first_stage_load == 0, cells.available(), cells.available() - std::min(cells.available(), promised_cells)};
+  }
+};
+
+}  // namespace sluice

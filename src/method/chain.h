@@ -1,0 +1,19 @@
+// Chains of first choices, as several methods need them.
+#pragma once
+
+#include <vector>
+
+#include "method/method.h"
+
+namespace sluice {
+
+struct Chain {
+  std::vector<NodeId> nodes;  // from the node that it began with, downwards
+  bool undrafted = false;     // it could be longer: the source has not spoken of its last node
+};
+
+// Follows the source's first choices from `from` down to `length` tokens below it, at most to `last_position`,
+// appending those that are no nodes yet. It ends early where the source has nothing to say.
+Chain grow_chain(TokenTree& tree, NodeId from, int32_t length, int32_t last_position);
+
+}  // namespace sluice

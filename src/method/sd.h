@@ -1,0 +1,20 @@
+#pragma once
+
+#include "method/method.h"
+
+namespace sluice {
+
+// Speculative decoding (Leviathan et al., Chen et al., 2023), SD in the papers: the source drafts a chain of K tokens,
+// then the target verifies it in one pass, then the source drafts again. One of the two is always idle.
+class SpeculativeDecoding final : public Method {
+ public:
+  explicit SpeculativeDecoding(const MethodOptions& options) : length_(options.depth) {}
+  std::string_view name() const override { return "sd"; }
+  bool speculates() const override { return true; }
+  Proposal propose(Speculation& speculation, const Idle& idle) override;
+
+ private:
+  int32_t length_;  // K
+};
+
+}  // namespace sluice

@@ -1,0 +1,49 @@
+// What lazy workers have computed, by path: a schedule can then be studied again, or another beside it, without
+// computing anything twice. It holds because logits depend on the path alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "base/result.h"
+#include "base/wire.h"
+#include "source/guess.h"
+#include "verify/sampler.h"
+
+namespace sluice {
+
+// 128 bits that stand for a model and the tokens of a path.
+struct PathKey {
+  uint64_t high = 0, low = 0;
+  bool operator==(const PathKey&) const = default;
+
+  // The key of the path with one more token, or of the same path under other conditions.
+  PathKey with(uint64_t more) const;
+  PathKey with(const SamplingParams& sampling) const;
+};
+
+// Thread safety: none; a simulated clock has one thread.
+class Memo {
+ public:
+  const Draw* find_draw(PathKey key) const;
+  const TopLogits* find_top(PathKey key) const;
+  void keep(PathKey key, const Draw& draw) { draws_.insert_or_assign(key, draw); }
+  void keep(PathKey key, TopLogits top) { tops_.insert_or_assign(key, std::move(top)); }
+
+  // Adds what a file holds, if there is one. Errors (kInput): it is no such file, or cut off.
+  Status load(const std::string& path);
+  // Writes everything beside the file's place and renames. Errors (kRuntime) name the file.
+  Status save(const std::string& path) const;
+
+ private:
+  struct Hash {
+    size_t operator()(const PathKey& key) const { return key.low; }
+  };
+  std::unordered_map<PathKey, Draw, Hash> draws_;
+  std::unordered_map<PathKey, TopLogits, Hash> tops_;
+};
+
+}  // namespace sluice
