@@ -179,8 +179,7 @@ std::vector<std::string> Profile::shipped() {
 
 nlohmann::json Profile::to_json() const {
   nlohmann::json j = {{"name", name}, {"description", description}, {"source", source}};
-  for (auto [key, curve] :
-       {std::pair{"stage", &stage}, {"layer", &layer}, {"head", &head}, {"embedding", &embedding}})
+  for (auto [key, curve] : {std::pair{"stage", &stage}, {"layer", &layer}, {"head", &head}, {"embedding", &embedding}})
     if (!curve->points.empty()) j[key] = curve_json(*curve);
   for (const CostCurve& draft : drafts) j["draft"].push_back(curve_json(draft));
   j["prune_seconds"] = prune_seconds;

@@ -26,7 +26,7 @@ struct BenchOptions : CommonOptions {
   std::string data, out;
   std::vector<std::string> tasks = {"mt_bench", "gsm8k", "humaneval"}, methods = {"ar", "specpipe"};
   std::vector<float> temps = {0.0f};
-  int32_t limit = 20;
+  int32_t limit = 20, turns = 0;
 };
 
 struct Prompt {
@@ -107,6 +107,7 @@ class Bench {
           if (!status || interrupted()) bar.finish();
           if (!status) return tl::unexpected<Error>(in(prompt, status.error()));
           if (interrupted()) return interrupted_error(fmt::format("{} of {} conversations were done", done_, total));
+          SLUICE_TRY_STATUS(session_.save_memo());
           ++done_;
           bar.show(static_cast<double>(done_) / static_cast<double>(total),
                    prompt.task + " " + prompt.id + " " + method);
@@ -127,7 +128,9 @@ class Bench {
     SLUICE_TRY(const auto engine, session_.make_engine());
     std::vector<ChatMessage> messages;
     std::optional<RequestId> previous;
-    for (size_t turn = 0; turn < prompt.turns.size(); ++turn) {
+    const size_t turns =
+        options_.turns > 0 ? std::min(prompt.turns.size(), static_cast<size_t>(options_.turns)) : prompt.turns.size();
+    for (size_t turn = 0; turn < turns; ++turn) {
       messages.push_back({"user", prompt.turns[turn]});
       SLUICE_TRY(auto tokens, session_.encode(messages));
       RequestSpec spec = session_.spec(std::move(tokens));
@@ -151,6 +154,7 @@ class Bench {
     run["task"] = prompt.task;
     run["temp"] = temp;
     run["turn"] = turn;
+    run["prompt"] = engine.request(done.request).spec.prompt;
     Cell& cell = cells_[{method, temp, prompt.task}];
     cell.seconds += run["seconds"]["decode"].get<double>();
     cell.steps += run["steps"].get<double>();
@@ -306,6 +310,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->check(one_of(method_names()));
   add_list_option(command, "--temps", options->temps, "Temperatures").capture_default_str()->check(temperature());
   command.add_option("--limit", options->limit, "Prompts a task")->capture_default_str()->check(whole_number(1));
+  command.add_option("--turns", options->turns, "Turns of a conversation (default: all)")->check(whole_number(1));
   command.add_option("--json", options->out, "Write every run to this file");
   add_model_option(command, *options);
   add_engine_options(command, *options);

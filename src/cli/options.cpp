@@ -40,6 +40,21 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
   command.add_option("--depth", options.depth, "Draft length, for methods that draft chains")
       ->capture_default_str()
       ->check(whole_number(1, 64));
+  add_list_option(command, "--tree", options.branching, "Children of a node of a static tree, by level")
+      .capture_default_str()
+      ->check(whole_number(1, 16));
+  command
+      .add_option("--tree-nodes", options.tree_nodes, "Instead: the best tree of so many nodes, --depth levels deep")
+      ->check(whole_number(1, 255));
+  command.add_option("--draft-rows", options.draft_rows, "Nodes that a draft model expands at a time, for surge")
+      ->capture_default_str()
+      ->check(whole_number(1, 256));
+  command.add_option("--budget", options.budget, "Outcomes of a verification that ssd drafts for")
+      ->capture_default_str()
+      ->check(whole_number(1, 128));
+  command.add_option("--lookahead", options.lookahead, "Tokens that a verifier of pipespec waits for")
+      ->capture_default_str()
+      ->check(whole_number(0, 64));
   command.add_option("--executor", options.executor, "threads: a thread a stage; virtual: on a simulated clock")
       ->capture_default_str()
       ->check(one_of({"threads", "virtual"}));
@@ -95,7 +110,8 @@ void add_generation_options(CLI::App& command, CommonOptions& options) {
 Status check(const CommonOptions& options) {
   if (options.compute == "lazy" && !options.simulated())
     return input_error("--compute lazy works only on a simulated clock: add --executor virtual");
-  if (!options.memo.empty() && options.compute != "lazy") return input_error("--memo keeps the results of --compute lazy");
+  if (!options.memo.empty() && options.compute != "lazy")
+    return input_error("--memo keeps the results of --compute lazy");
   SLUICE_TRY_STATUS(make_sources(options.sources, options.drafts.size(), false).map([](const auto&) {}));
   return options.trace.empty() ? Status() : check_writable("--trace", options.trace);
 }

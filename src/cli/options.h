@@ -19,11 +19,12 @@ struct CommonOptions {
   std::vector<std::string> sources;
   int32_t stages = 1;
   std::vector<int32_t> cuts;
-  int32_t width = 16, depth = 6, children = 16;
+  int32_t width = 16, depth = 6, children = 16, draft_rows = 16, tree_nodes = 0, budget = 24, lookahead = 0;
+  std::vector<int32_t> branching = {1, 1, 3, 1, 1, 1, 1, 1};
   std::string executor = "threads";
   std::string profile;  // empty: `uniform` when simulated, else not paced
   std::string compute = "full";
-  std::string memo;  // file that keeps what lazy runs computed; empty: none
+  std::string memo;     // file that keeps what lazy runs computed; empty: none
   int32_t context = 0;  // 0: the model's, at most 8192
   std::string kv = "f16";
   int32_t max_tokens = 256;

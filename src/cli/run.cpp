@@ -47,6 +47,7 @@ Status run(const RunOptions& options) {
   } else {
     SLUICE_TRY_STATUS(print("\n"));
   }
+  SLUICE_TRY_STATUS(session.save_memo());
   SLUICE_TRY_STATUS(write_trace(session, *engine, options, done));
   if (!options.json) std::fprintf(stderr, "\n%s\n", summary(session, *engine, options, done).c_str());
   if (done.interrupted) return interrupted_error();

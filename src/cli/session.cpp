@@ -167,7 +167,14 @@ RequestSpec Session::spec(std::vector<Token> prompt) const {
           .max_tokens = options_.max_tokens,
           .method = method(),
           .sources = options_.sources,
-          .method_options = {.width = options_.width, .children = options_.children},
+          .method_options = {.width = options_.width,
+                             .children = options_.children,
+                             .depth = options_.depth,
+                             .draft_rows = options_.draft_rows,
+                             .branching = options_.branching,
+                             .budget = options_.budget,
+                             .lookahead = options_.lookahead,
+                             .tree_nodes = options_.tree_nodes},
           .ignore_end = options_.ignore_eos,
           .continues = std::nullopt};
 }

@@ -108,6 +108,7 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   request.first_batch = BatchId(next_batch_);
   request.method = std::move(method);
   request.sources = std::move(sources);
+  request.speculation.n_sources = request.sources.size();
   for (const SourceSlot& slot : request.sources)
     if (slot.local) slot.local->observe(request.tokens);
   request.speculation.last_position = static_cast<int32_t>(reserved) - 2;  // a token drawn there is the last
@@ -120,10 +121,17 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
 Status Engine::set_method(RequestId id, const std::string& method, const std::vector<std::string>& sources) {
   Request& request = find(id);
   SLUICE_TRY(auto next, make_method(method, request.spec.method_options));
-  if (next->speculates() && request.sources.empty()) {
+  if (next->speculates() && (request.sources.empty() || next->has_hierarchy() != request.method->has_hierarchy())) {
     SLUICE_TRY(request.sources, make_sources(sources, options_.drafts.size(), next->has_hierarchy()));
     for (const SourceSlot& slot : request.sources)
       if (slot.local) slot.local->observe(request.tokens);
+    request.speculation.n_sources = request.sources.size();
+  }
+  // The draft models forget the tree, so that they can be asked again for what they told the other method.
+  for (Lane& lane : std::span(lanes_).subspan(1)) {
+    Residency& there = request.residency(lane.model);
+    for (const auto& [node, resident] : there) lane.cells.give_back(resident.cell);
+    there.clear();
   }
   request.method = std::move(next);
   return {};
@@ -327,7 +335,13 @@ void Engine::feed() {
     idle = idle || rooms.back().idle;
   }
   if (!idle) return;
-  const auto plans = scheduler_.compose(running_, rooms);
+  auto plans = scheduler_.compose(running_, rooms);
+  // A method may wait for a source that has no room to answer: then the roots go on alone, and their verdicts make
+  // room.
+  const auto quiet = [](const Lane& lane) { return lane.in_flight.empty(); };
+  const auto empty = [](const std::vector<Planned>& plan) { return plan.empty(); };
+  if (std::all_of(lanes_.begin(), lanes_.end(), quiet) && std::all_of(plans.begin(), plans.end(), empty))
+    for (Request* request : running_) plans[0].push_back({request, request->speculation.tree.root().id});
   for (size_t m = 0; m < lanes_.size(); ++m)
     if (!plans[m].empty()) send(lanes_[m], plans[m]);
 }
@@ -336,7 +350,8 @@ void Engine::send(Lane& lane, const std::vector<Planned>& plan) {
   Batch batch;
   batch.id = BatchId(next_batch_++);
   batch.updates = std::exchange(lane.updates, {});
-  if (options_.trace) trace_.batches.push_back({.id = batch.id, .submitted = executor_->now(), .rows = {}});
+  if (options_.trace)
+    trace_.batches.push_back({.id = batch.id, .model = lane.model, .submitted = executor_->now(), .rows = {}});
   Lane::Flight& flight = lane.in_flight[batch.id];
   flight.submitted = executor_->now();
   for (const Planned& planned : plan) {

@@ -24,8 +24,8 @@ struct DraftOptions {
 };
 
 struct EngineOptions {
-  int32_t context = 0;  // tokens a request may have, prompt and answer
-  int32_t n_cells = 0;  // cells of the target's workers
+  int32_t context = 0;               // tokens a request may have, prompt and answer
+  int32_t n_cells = 0;               // cells of the target's workers
   std::vector<DraftOptions> drafts;  // the smallest first
   Scheduler::Options scheduler;
   std::vector<LayerRange> cuts;   // for the trace

@@ -25,8 +25,9 @@ Proposal propose(Request& request, const Idle& idle) {
     const size_t asked = std::erase_if(proposal.expand, [&](const Ask& ask) {
       const SourceSlot& slot = request.sources[ask.source];
       if (slot.draft) return false;
-      request.method->drafted(speculation, ask.source, ask.node,
-                              slot.local->expand(speculation.tree.path(ask.node), request.spec.method_options.children));
+      request.method->drafted(
+          speculation, ask.source, ask.node,
+          slot.local->expand(speculation.tree.path(ask.node), request.spec.method_options.children));
       return true;
     });
     if (asked == 0 || !proposal.enter.empty()) return proposal;
@@ -100,8 +101,8 @@ std::vector<Planned> Scheduler::compose_draft(const std::vector<Planned>& asked,
     if (!ready.contains(ask.request)) continue;
     const TokenTree& tree = ask.request->speculation.tree;
     std::vector<NodeId> missing;  // the node, its parent, …
-    for (NodeId node = ask.node; node.valid() && !ask.request->residency(model).entered(node) &&
-                                 !planned.contains({ask.request, node});
+    for (NodeId node = ask.node;
+         node.valid() && !ask.request->residency(model).entered(node) && !planned.contains({ask.request, node});
          node = tree.node(node).parent)
       missing.push_back(node);
     if (rows.size() + missing.size() > budget || missing.size() > spare + 1) break;

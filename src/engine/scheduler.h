@@ -18,7 +18,7 @@ struct Planned {
 
 // What a model can take.
 struct Room {
-  bool idle = false;       // its first stage has nothing to do
+  bool idle = false;  // its first stage has nothing to do
   size_t free_cells = 0;
   size_t spare_cells = 0;  // free ones that are not promised to committed tokens and roots
 };

@@ -37,6 +37,7 @@ struct TraceRow {
 
 struct TraceBatch {
   BatchId id;
+  ModelId model = kTarget;
   double submitted = 0;  // seconds on the executor's clock
   std::vector<TraceRow> rows;
 };

@@ -41,10 +41,11 @@ void append_level(TokenTree& tree, int32_t width) {
 std::vector<NodeId> first_waiting_level(const Speculation& speculation) {
   std::vector<NodeId> level;
   int32_t position = 0;
-  for (const auto& node : speculation.tree.nodes()) {  // levels come in order
-    if (speculation.target.entered(node.id)) continue;
-    if (level.empty()) position = node.position;
-    if (node.position == position) level.push_back(node.id);
+  for (const auto& node : speculation.tree.nodes()) {
+    if (speculation.target.entered(node.id) || (!level.empty() && node.position > position)) continue;
+    if (node.position < position) level.clear();  // another method may have grown the tree in another order
+    position = node.position;
+    level.push_back(node.id);
   }
   return level;
 }

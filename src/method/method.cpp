@@ -3,9 +3,11 @@
 #include <utility>
 
 #include "method/autoregressive.h"
+#include "method/pipespec.h"
 #include "method/sd.h"
 #include "method/specinfer.h"
 #include "method/specpipe.h"
+#include "method/ssd.h"
 #include "method/surge.h"
 
 namespace sluice {
@@ -18,6 +20,8 @@ Result<std::unique_ptr<Method>> make_method(const std::string& name, const Metho
   if (name == "ar") return std::make_unique<Autoregressive>();
   if (name == "sd") return std::make_unique<SpeculativeDecoding>(options);
   if (name == "specinfer") return std::make_unique<SpecInfer>(options);
+  if (name == "pipespec") return std::make_unique<PipeSpec>(options);
+  if (name == "ssd") return std::make_unique<Ssd>(options);
   if (name == "specpipe") return std::make_unique<SpecPipe>(options);
   if (name == "surge") return std::make_unique<Surge>(options);
   std::string names;
@@ -25,6 +29,6 @@ Result<std::unique_ptr<Method>> make_method(const std::string& name, const Metho
   return input_error("--method " + name + " is not available; there are: auto, " + names);
 }
 
-std::vector<std::string> method_names() { return {"ar", "sd", "specinfer", "specpipe", "surge"}; }
+std::vector<std::string> method_names() { return {"ar", "sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"}; }
 
 }  // namespace sluice

@@ -18,6 +18,7 @@ struct Speculation {
   TokenTree tree;
   Residency target;               // what the target model has done with the sequence
   std::vector<Residency> drafts;  // what the draft models have
+  size_t n_sources = 0;           // of the method
   int32_t last_position = 0;      // no node beyond it is of use: the answer's or the context's limit
 };
 
@@ -41,12 +42,14 @@ struct Proposal {
 };
 
 struct MethodOptions {
-  int32_t width = 16;       // w: nodes a level, or rows a step
-  int32_t children = 16;    // c: candidates a node
-  int32_t depth = 6;        // K: tokens of a chain, levels of a tree
-  int32_t draft_rows = 16;  // nodes that a source guesses for at a time
+  int32_t width = 16;                                         // w: nodes a level, or rows a step
+  int32_t children = 16;                                      // c: candidates a node
+  int32_t depth = 6;                                          // K: tokens of a chain, levels of a tree
+  int32_t draft_rows = 16;                                    // nodes that a source guesses for at a time
   std::vector<int32_t> branching = {1, 1, 3, 1, 1, 1, 1, 1};  // of a static tree: children of a node, by level
-  int32_t tree_nodes = 0;  // > 0: the best tree of so many nodes instead
+  int32_t budget = 24;                                        // B: outcomes of a verification that are drafted for
+  int32_t lookahead = 0;                                      // tokens that a verifier waits for
+  int32_t tree_nodes = 0;                                     // > 0: the best tree of so many nodes instead
 };
 
 class Method {

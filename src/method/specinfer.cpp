@@ -60,9 +60,9 @@ Proposal SpecInfer::propose(Speculation& speculation, const Idle& idle) {
   if (nodes_ > 0) {
     undrafted = grow_best(tree, speculation.last_position, members);
     if (verifying && undrafted.empty()) {  // the likeliest continuations, for the next tree
-      for (const NodeId id :
-           likeliest(tree, [](const TokenTree::Node& n) { return !n.drafted; }, static_cast<size_t>(nodes_), -9.0,
-                     speculation.last_position - 1))
+      for (const NodeId id : likeliest(
+               tree, [](const TokenTree::Node& n) { return !n.drafted; }, static_cast<size_t>(nodes_), -9.0,
+               speculation.last_position - 1))
         undrafted.push_back(id);
     }
   } else {

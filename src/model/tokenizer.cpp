@@ -177,8 +177,8 @@ Status check_vocabulary(const std::string& draft_path, const Tokenizer& draft, c
   for (Token token = 0; token < shared; ++token)
     if (draft.piece(token, true) != target.piece(token, true))
       return input_error("--draft " + draft_path + " has another vocabulary than " + target_path + ": token " +
-                         std::to_string(token) + " is " + quoted(draft, token) + " there and " +
-                         quoted(target, token) + " here; a draft model needs the target's tokenizer");
+                         std::to_string(token) + " is " + quoted(draft, token) + " there and " + quoted(target, token) +
+                         " here; a draft model needs the target's tokenizer");
   return {};
 }
 

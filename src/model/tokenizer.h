@@ -44,8 +44,8 @@ class Tokenizer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Whether a draft model's tokens mean what the target's do: the same text for every id that both have. One may have more
-// ids than the other (padding); those are never guessed. The error names both files and the first id that differs.
+// Whether a draft model's tokens mean what the target's do: the same text for every id that both have. One may have
+// more ids than the other (padding); those are never guessed. The error names both files and the first id that differs.
 Status check_vocabulary(const std::string& draft_path, const Tokenizer& draft, const std::string& target_path,
                         const Tokenizer& target);
 

@@ -191,8 +191,12 @@ class ThreadsExecutor final : public Executor {
         std::this_thread::sleep_until(
             begin + seconds(pacing->stage_seconds(worker.stage(), done.rows_computed, done.head_rows)));
       const auto end = Clock::now();
-      const StageReport report{worker.stage(), done.onward.id, since_start(begin), since_start(end),
-                               static_cast<uint16_t>(done.rows_computed), model.id};
+      const StageReport report{worker.stage(),
+                               done.onward.id,
+                               since_start(begin),
+                               since_start(end),
+                               static_cast<uint16_t>(done.rows_computed),
+                               model.id};
       if (last) {
         done.outcome.model = model.id;
         events_.push(std::move(done.outcome), end + message_delay(model));

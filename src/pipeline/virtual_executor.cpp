@@ -147,8 +147,8 @@ class VirtualExecutor final : public Executor {
   void finish(Model& model, size_t s, double begin, Worker::Done& done) {
     Stage& stage = model.stages[s];
     stage.busy = false;
-    const StageReport report{stage.worker.stage(), done.onward.id, begin, now_,
-                             static_cast<uint16_t>(done.rows_computed), model.id};
+    const StageReport report{
+        stage.worker.stage(), done.onward.id, begin, now_, static_cast<uint16_t>(done.rows_computed), model.id};
     if (s + 1 == model.stages.size()) {
       done.outcome.model = model.id;
       // This link is FIFO, too.

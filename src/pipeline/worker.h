@@ -60,9 +60,9 @@ class Worker {
   std::optional<StageRunner> runner_;
   std::optional<LazyRunner> lazy_;
   std::shared_ptr<Memo> memo_;
-  Verifier verifier_;                                         // used by the target's last stage
+  Verifier verifier_;                                        // used by the target's last stage
   std::unordered_map<SequenceId, SamplingParams> sampling_;  // used by a draft's last stage
-  std::vector<Cancel::Entry> cancelled_;  // of batches that have not passed yet
+  std::vector<Cancel::Entry> cancelled_;                     // of batches that have not passed yet
   std::vector<float> logits_;
 };
 

@@ -74,7 +74,8 @@ std::vector<Candidate> guess(const TopLogits& top, const SamplingParams& samplin
                         .purpose = Purpose::kSample};
     constexpr double kFiltered = 3.0;  // logits; the target's filters may keep what the draft's own would not
     for (size_t i = 0; i < scored.size(); ++i)
-      scored[i].score += temperature * gumbel(site, static_cast<uint32_t>(scored[i].token)) - (i < kept ? 0 : kFiltered);
+      scored[i].score +=
+          temperature * gumbel(site, static_cast<uint32_t>(scored[i].token)) - (i < kept ? 0 : kFiltered);
     std::stable_sort(scored.begin(), scored.end(), [](const Scored& a, const Scored& b) { return a.score > b.score; });
     double sum = 0.0;
     for (const Scored& s : scored) sum += exp_f64(s.score - scored[0].score);

@@ -50,6 +50,7 @@ class Residency {
   }
   void enter(NodeId node, Resident resident) { residents_.emplace(node, resident); }
   void leave(NodeId node) { residents_.erase(node); }
+  void clear() { residents_.clear(); }
   size_t size() const { return residents_.size(); }
   auto begin() const { return residents_.begin(); }
   auto end() const { return residents_.end(); }

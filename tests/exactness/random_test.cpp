@@ -38,13 +38,26 @@ std::vector<Token> random_text(Dice& dice, int32_t length, int32_t n_vocab) {
   return text;
 }
 
-RequestSpec random_request(Dice& dice, int32_t n_vocab) {
+std::string random_method(Dice& dice) {
+  return dice.chance(0.3) ? "specpipe" : dice.pick<const char*>({"ar", "sd", "specinfer", "surge", "pipespec", "ssd"});
+}
+
+RequestSpec random_request(Dice& dice, int32_t n_vocab, bool drafts) {
   RequestSpec spec;
   spec.prompt = random_text(dice, dice.pick({1, 2, 7, 20, 45}), n_vocab);
   spec.sampling = random_sampling(dice, n_vocab);
   spec.max_tokens = dice.pick({1, 2, 12, 12, 25, 200});
-  spec.method = dice.chance(0.8) ? "specpipe" : "ar";
-  spec.method_options = {.width = dice.pick({1, 2, 4, 16, 64}), .children = dice.pick({1, 4, 16})};
+  spec.method = random_method(dice);
+  spec.sources = dice.pick<std::vector<std::string>>({{}, {"ngram"}, {"ngram", "draft"}});
+  if (!drafts && spec.sources.size() == 2) spec.sources.clear();
+  spec.method_options = {.width = dice.pick({1, 2, 4, 16, 64}),
+                         .children = dice.pick({1, 4, 16}),
+                         .depth = dice.pick({1, 2, 6, 12}),
+                         .draft_rows = dice.pick({1, 4, 16}),
+                         .budget = dice.pick({1, 8, 24}),
+                         .lookahead = dice.pick({0, 0, 1, 5}),
+                         .tree_nodes = dice.pick({0, 0, 8})};
+  if (dice.chance(0.5)) spec.method_options.branching = {2, 1, 2};
   spec.ignore_end = dice.chance(0.5);
   return spec;
 }
@@ -57,7 +70,8 @@ PipelineSpec random_setup(Dice& dice, int32_t n_layers, uint64_t seed) {
   std::ostringstream profile;  // stages of 1 ms or by layer and row; links from none to slower than stages
   profile << R"({"layer": {"points": [[1, 0.001], [8, )" << 0.001 + 0.004 * dice.uniform()
           << R"(]]}, "head": {"points": [[1, )" << 0.002 * dice.uniform() << R"(]]}, "link": {"latency": )"
-          << dice.pick({0.0, 0.0001, 0.001, 0.02}) << R"(, "bandwidth": )" << dice.pick({0.0, 1e5, 1e7}) << "}}";
+          << dice.pick({0.0, 0.0001, 0.001, 0.02}) << R"(, "bandwidth": )" << dice.pick({0.0, 1e5, 1e7})
+          << R"(}, "draft": {"points": [[1, )" << dice.pick({0.0001, 0.001, 0.01}) << "]]}}";
   setup.profile = dice.chance(0.3) ? "uniform" : profile.str();
   setup.jitter = {.amount = dice.pick({0.0, 0.1, 1.0, 10.0}), .seed = seed};
   setup.context = dice.pick({64, 96});
@@ -65,6 +79,9 @@ PipelineSpec random_setup(Dice& dice, int32_t n_layers, uint64_t seed) {
   setup.n_cells = 3 * setup.context + dice.pick({0, 1, 10, 100, 1000});  // from no room for guesses to plenty
   setup.scheduler = {.row_budget = dice.pick({4, 16, 64, 256}), .prompt_chunk = dice.pick({1, 3, 16, 128})};
   setup.lazy = dice.chance(0.15);
+  // No draft model, one that is right always, often or hardly ever, or a hierarchy.
+  setup.drafts = dice.pick<std::vector<const Opened*>>(
+      {{}, {&six_layers()}, {&five_layers()}, {&two_layers()}, {&two_layers(), &five_layers()}});
   setup.trace = true;
   return setup;
 }
@@ -117,7 +134,7 @@ class Story {
 
   // A request, or the next turn of a finished one; finished ones that nobody continues make room.
   void begin() {
-    RequestSpec spec = random_request(dice_, opened_.model.hparams().n_vocab);
+    RequestSpec spec = random_request(dice_, opened_.model.hparams().n_vocab, !setup_.drafts.empty());
     std::vector<RequestId> finished;
     for (const auto& [id, asked] : asked_)
       if (engine_->request(id).finish != Finish::kNone) finished.push_back(id);
@@ -155,7 +172,7 @@ class Story {
   void switch_method() {
     for (const auto& [id, spec] : asked_) {
       if (engine_->request(id).finish != Finish::kNone) continue;
-      const std::string method = dice_.pick({"ar", "specpipe"});
+      const std::string method = random_method(dice_);
       tell(id, "goes on with " + method);
       ASSERT_TRUE(engine_->set_method(id, method, {})) << log;
       return;

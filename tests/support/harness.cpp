@@ -64,6 +64,8 @@ const Opened& open_tiny(const std::string& name, const TinyModelSpec& spec) {
 
 const Opened& thirty_layers() { return of_layers("thirty_layers", 30); }
 const Opened& six_layers() { return of_layers("six_layers", 6); }
+const Opened& five_layers() { return of_layers("five_layers", 5); }
+const Opened& two_layers() { return of_layers("two_layers", 2); }
 
 std::string describe(const PipelineSpec& setup) {
   std::ostringstream text;
@@ -73,7 +75,8 @@ std::string describe(const PipelineSpec& setup) {
        << (setup.paced ? ", paced" : "") << ", profile " << setup.profile << ", jitter " << setup.jitter.amount
        << " of seed " << setup.jitter.seed << ", kv " << (setup.kv == KvType::kF16 ? "f16" : "f32") << ", context "
        << setup.context << ", cells " << cells_of(setup) << ", row budget " << setup.scheduler.row_budget
-       << ", prompt chunk " << setup.scheduler.prompt_chunk;
+       << ", prompt chunk " << setup.scheduler.prompt_chunk << ", drafts";
+  for (const Opened* draft : setup.drafts) text << ' ' << draft->model.hparams().n_layers;
   return text.str();
 }
 
@@ -81,9 +84,10 @@ std::string describe(const RequestSpec& spec) {
   std::ostringstream text;
   const SamplingParams& s = spec.sampling;
   text << spec.method << " of width " << spec.method_options.width << " with " << spec.method_options.children
-       << " children, max tokens " << spec.max_tokens << ", temperature " << s.temperature << ", top-k " << s.top_k
-       << ", top-p " << s.top_p << ", min-p " << s.min_p << ", penalty " << s.repeat_penalty << ", seed " << s.seed
-       << ", choice " << s.choice << ", biases " << s.logit_bias.size() << (spec.ignore_end ? ", past the end" : "")
+       << " children, depth " << spec.method_options.depth << ", sources " << spec.sources.size() << ", max tokens "
+       << spec.max_tokens << ", temperature " << s.temperature << ", top-k " << s.top_k << ", top-p " << s.top_p
+       << ", min-p " << s.min_p << ", penalty " << s.repeat_penalty << ", seed " << s.seed << ", choice " << s.choice
+       << ", biases " << s.logit_bias.size() << (spec.ignore_end ? ", past the end" : "")
        << (spec.continues ? ", continues " + std::to_string(spec.continues->value) : "") << ", prompt [";
   for (const Token token : spec.prompt) text << token << ' ';
   text << "]";
@@ -123,8 +127,7 @@ std::unique_ptr<Engine> make_engine(const Opened& opened, const PipelineSpec& se
                         .cuts = cuts_of(opened, setup),
                         .cost = {},
                         .trace = setup.trace};
-  for (const Opened* draft : setup.drafts)
-    options.drafts.push_back({draft->model.hparams().name, cells_of(setup), 1});
+  for (const Opened* draft : setup.drafts) options.drafts.push_back({draft->model.hparams().name, cells_of(setup), 1});
   if (!setup.threads || setup.paced) options.cost = cost_of(opened, setup);
   return std::make_unique<Engine>(opened.tokenizer, make_executor(opened, setup), std::move(options));
 }

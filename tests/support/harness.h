@@ -40,6 +40,9 @@ const Opened& open_tiny(const std::string& name, const TinyModelSpec& spec);
 const Opened& thirty_layers();
 // 6 layers, the same otherwise.
 const Opened& six_layers();
+// The first layers of it, which guess what it says now and then.
+const Opened& five_layers();
+const Opened& two_layers();
 
 // How a pipeline is put together.
 struct PipelineSpec {
@@ -48,8 +51,8 @@ struct PipelineSpec {
   bool threads = false;       // else virtual
   bool lazy = false;
   std::vector<const Opened*> drafts;  // the smallest first
-  bool paced = false;               // threads at the pace of `profile`
-  std::string profile = "uniform";  // a shipped one, or JSON
+  bool paced = false;                 // threads at the pace of `profile`
+  std::string profile = "uniform";    // a shipped one, or JSON
   Jitter jitter;
   KvType kv = KvType::kF16;
   int32_t context = 256, n_cells = 0;  // 0 cells: room for four requests and wide trees

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <utility>
 
 namespace sluice::test {
 
@@ -26,11 +27,20 @@ std::string check_order(const Trace& trace, bool promptly) {
   for (const TraceSpan& span : trace.spans)
     if (!spans.try_emplace({span.batch.value, span.stage.value}, span).second)
       return say("batch ", span.batch.value, " was twice at stage ", span.stage.value);
+  std::map<ModelId, int32_t> latest;
+  std::vector<int32_t> previous;  // the batch of the same model before, -1: none
+  for (const TraceBatch& batch : trace.batches) {
+    const auto at = latest.try_emplace(batch.model, -1).first;
+    previous.push_back(std::exchange(at->second, batch.id.value));
+  }
   for (const auto& [key, span] : spans) {
     const auto [batch, stage] = key;
+    const int32_t before_it = previous[static_cast<size_t>(batch)];
+    const ModelId model = trace.batches[static_cast<size_t>(batch)].model;
+    const int32_t first_stage = model == kTarget ? 0 : trace.header.stages + model.value - 1;  // drafts have one
     if (span.end < span.begin) return say("batch ", batch, " ends before it begins at stage ", stage);
     double ready = trace.batches[static_cast<size_t>(batch)].submitted;
-    if (stage > 0) {
+    if (stage > first_stage) {
       const auto above = spans.find({batch, stage - 1});
       if (above != spans.end()) {
         ready = above->second.end;
@@ -38,9 +48,9 @@ std::string check_order(const Trace& trace, bool promptly) {
         return say("batch ", batch, " skipped stage ", stage - 1);
       }
     }
-    if (const auto before = spans.find({batch - 1, stage}); before != spans.end()) {
+    if (const auto before = spans.find({before_it, stage}); before != spans.end()) {
       ready = std::max(ready, before->second.end);
-    } else if (batch > 0 && trace.header.simulated) {
+    } else if (before_it >= 0 && trace.header.simulated) {
       return say("batch ", batch, " overtook another before stage ", stage);
     }
     if (span.begin < ready) return say("batch ", batch, " at stage ", stage, " began at ", span.begin, " < ", ready);
@@ -53,6 +63,7 @@ std::string check_order(const Trace& trace, bool promptly) {
 std::string check_fates(const Trace& trace) {
   std::set<std::pair<int32_t, int32_t>> nodes, accepted;
   for (const TraceBatch& batch : trace.batches) {
+    if (batch.model != kTarget) continue;
     for (const TraceRow& row : batch.rows) {
       const auto where = say("batch ", batch.id.value, " node ", row.node.value, " request ", row.request, ": ");
       if (row.node.valid() == (row.fate == Fate::kPrompt)) return where + "a prompt row is no node and vice versa";
@@ -68,9 +79,9 @@ std::string check_fates(const Trace& trace) {
 }
 
 std::string check_cancels(const Trace& trace) {
-  int32_t last = 0;
-  for (const TraceSpan& span : trace.spans) last = std::max(last, span.stage.value);
+  const int32_t last = trace.header.stages - 1;
   for (const TraceSpan& span : trace.spans) {
+    if (span.stage.value > last) continue;  // a draft model
     const auto& rows = trace.batches[static_cast<size_t>(span.batch.value)].rows;
     const auto expected = static_cast<int32_t>(std::count_if(rows.begin(), rows.end(), [&](const TraceRow& row) {
       return !is_dead(row.fate) || row.resolved > span.begin;

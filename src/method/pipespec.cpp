@@ -1,0 +1,79 @@
+#include "method/pipespec.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+NodeId PipeSpec::tip(const TokenTree& tree, size_t stage) const {
+  const auto output = cascade_.output(stage);
+  return output.empty() ? tree.root().id : output.back();
+}
+
+// The target has spoken: what it put out is final.
+void PipeSpec::settle(const TokenTree& tree) {
+  if (root_ == tree.root().id) return;
+  root_ = tree.root().id;
+  cascade_.settle(root_);
+  for (auto& choices : choices_)
+    std::erase_if(choices, [&](const auto& choice) { return !tree.contains(choice.first); });
+}
+
+// Lets every stage take over what it has computed; the larger ones last, so that they have the last word.
+void PipeSpec::advance(TokenTree& tree, int32_t last_position) {
+  for (size_t stage = 0; stage < cascade_.stages(); ++stage)
+    for (;;) {
+      const NodeId end = tip(tree, stage);
+      const auto choice = choices_[stage].find(end);
+      if (choice == choices_[stage].end() || choice->second == kNoToken) break;
+      if (tree.node(end).position >= last_position || cascade_.output(stage).size() >= kFurthest) break;
+      const auto known = tree.child(end, choice->second);
+      const NodeId next = known ? *known : tree.append(end, choice->second, 1.0f);
+      cascade_.worked(stage, {&next, 1});
+    }
+}
+
+// Whether the stage will produce more without anybody's verdict.
+bool PipeSpec::goes_on(const Speculation& speculation, size_t stage) const {
+  const NodeId end = tip(speculation.tree, stage);
+  return speculation.tree.node(end).position < speculation.last_position && cascade_.output(stage).size() < kFurthest &&
+         !choices_[stage].contains(end);
+}
+
+void PipeSpec::begin(const Speculation& speculation) {
+  if (!choices_.empty()) return;
+  choices_.resize(speculation.n_sources);
+  cascade_ = Cascade<NodeId>(speculation.n_sources);
+}
+
+void PipeSpec::drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates) {
+  begin(speculation);
+  choices_[source][node] = candidates.empty() ? kNoToken : candidates.front().token;
+}
+
+Proposal PipeSpec::propose(Speculation& speculation, const Idle& idle) {
+  TokenTree& tree = speculation.tree;
+  begin(speculation);
+  settle(tree);
+  advance(tree, speculation.last_position);
+
+  Proposal proposal;
+  for (size_t stage = 0; stage < cascade_.stages(); ++stage) {
+    const auto drafts = cascade_.drafts(stage);
+    if (!idle.source(stage) || !goes_on(speculation, stage)) continue;
+    if (stage > 0 && drafts.size() < lookahead_ && goes_on(speculation, stage - 1)) continue;
+    std::vector<NodeId> nodes = {tip(tree, stage)};
+    nodes.insert(nodes.end(), drafts.begin(), drafts.end());
+    for (const NodeId node : nodes)
+      if (!choices_[stage].contains(node) && tree.node(node).position < speculation.last_position)
+        proposal.expand.push_back({node, stage});
+  }
+  const size_t largest = cascade_.stages() - 1;
+  const auto produced = cascade_.output(largest);
+  if (!idle.first_stage || speculation.target.entered(tree.root().id)) return proposal;
+  if (produced.size() < lookahead_ && goes_on(speculation, largest)) return proposal;
+  proposal.enter.push_back(tree.root().id);
+  proposal.enter.insert(proposal.enter.end(), produced.begin(), produced.end());
+  return proposal;
+}
+
+}  // namespace sluice

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "method/cascade.h"
+#include "method/method.h"
+
+namespace sluice {
+
+// PipeSpec, Algorithm 1: a hierarchy of models, each of which verifies what the one before has produced, in whatever
+// batch has accumulated, and goes on at once as if all that follows will agree. A rejection rolls back all smaller
+// models.
+//
+// The outputs of the models are paths in the one tree, so that rolling back is only to remember another node; the
+// target takes the path of the largest draft model whenever it is free.
+class PipeSpec final : public Method {
+ public:
+  explicit PipeSpec(const MethodOptions& options) : lookahead_(static_cast<size_t>(options.lookahead)) {}
+  std::string_view name() const override { return "pipespec"; }
+  bool speculates() const override { return true; }
+  bool has_hierarchy() const override { return true; }
+  Proposal propose(Speculation& speculation, const Idle& idle) override;
+  void drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates) override;
+
+ private:
+  // Nobody runs further ahead of the target than this.
+  static constexpr size_t kFurthest = 64;
+
+  void begin(const Speculation& speculation);
+  void settle(const TokenTree& tree);
+  void advance(TokenTree& tree, int32_t last_position);
+  bool goes_on(const Speculation& speculation, size_t stage) const;
+  NodeId tip(const TokenTree& tree, size_t stage) const;
+
+  size_t lookahead_;  // tokens that a verifier waits for
+  Cascade<NodeId> cascade_;
+  NodeId root_;
+  std::vector<std::unordered_map<NodeId, Token>> choices_;  // by stage: its own token after a node
+};
+
+}  // namespace sluice

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "method/fan_out.h"
+#include "method/method.h"
+
+namespace sluice {
+
+// Speculative speculative decoding, SAGUARO: while the target verifies a chain of K tokens, the draft model drafts the
+// next chain for the likeliest outcomes (k, t*): k tokens accepted, then the target's own token t*. If the outcome that
+// comes was foreseen, the next chain enters at once; if not, the draft model (or an n-gram source) drafts it then.
+//
+// The speculation cache is a part of the tree: after the k-th token of the chain hang, beside the chain's own next
+// token, the F_k likeliest others, each with a chain of its own; all grow by a token in one draft batch. The fan-out F
+// follows from the acceptance and the misses seen so far (fan_out.h).
+class Ssd final : public Method {
+ public:
+  explicit Ssd(const MethodOptions& options) : length_(options.depth), budget_(options.budget) {}
+  std::string_view name() const override { return "ssd"; }
+  bool speculates() const override { return true; }
+  Proposal propose(Speculation& speculation, const Idle& idle) override;
+
+  // Rounds by what the verification came to, k accepted: how often, and how often it had been foreseen.
+  struct Outcomes {
+    int64_t rounds = 0, hits = 0;
+  };
+  const std::vector<Outcomes>& outcomes() const { return outcomes_; }
+
+ private:
+  Proposal begin_round(Speculation& speculation, const Idle& idle);
+  Proposal draft_outcomes(Speculation& speculation);
+  void note_outcome(const TokenTree& tree);
+  std::vector<int> fan_out() const;
+
+  int32_t length_;  // K
+  int32_t budget_;  // B: outcomes foreseen
+
+  // The round under way: the chain that is being verified, from the root, and the outcomes that are drafted for.
+  std::vector<NodeId> chain_;
+  int32_t begin_ = 0;  // the position of its root
+  std::vector<NodeId> foreseen_;
+  std::vector<Outcomes> outcomes_;                         // by k
+  std::map<int32_t, std::pair<int64_t, int64_t>> misses_;  // by fan-out: tries, misses
+  std::vector<int> fan_;                                   // of the round
+};
+
+}  // namespace sluice
