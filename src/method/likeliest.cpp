@@ -2,40 +2,72 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 namespace sluice {
 
+namespace {
+
+struct Place {
+  double log_path;
+  uint32_t order;  // among equals the first wins, so that parents come before children
+  NodeId node;     // or, if there is none yet:
+  NodeId parent;
+  Candidate candidate;
+};
+
+bool likelier(const Place& a, const Place& b) {
+  return a.log_path != b.log_path ? a.log_path > b.log_path : a.order < b.order;
+}
+
+// The best places so far, the worst of them in front.
+class Best {
+ public:
+  Best(size_t count, double floor) : count_(count), floor_(floor) {}
+  // What a place must exceed.
+  double bar() const { return heap_.size() < count_ ? floor_ : std::max(floor_, heap_.front().log_path); }
+  void add(double log_path, NodeId node, NodeId parent, Candidate candidate) {
+    heap_.push_back({log_path, n_added_++, node, parent, candidate});
+    std::push_heap(heap_.begin(), heap_.end(), likelier);
+    if (heap_.size() <= count_) return;
+    std::pop_heap(heap_.begin(), heap_.end(), likelier);
+    heap_.pop_back();
+  }
+  std::vector<Place> take() {
+    std::sort_heap(heap_.begin(), heap_.end(), likelier);
+    return std::move(heap_);
+  }
+
+ private:
+  size_t count_;
+  double floor_;
+  uint32_t n_added_ = 0;
+  std::vector<Place> heap_;
+};
+
+}  // namespace
+
 std::vector<NodeId> likeliest(TokenTree& tree, const std::function<bool(const TokenTree::Node&)>& wanted, size_t count,
                               double floor, int32_t last_position) {
-  struct Place {
-    double log_path;
-    NodeId node;  // or, if there is none yet:
-    NodeId parent;
-    Candidate candidate;
-  };
-  std::vector<Place> places;
-  std::set<std::pair<NodeId, Token>> taken;
-  for (const auto& node : tree.nodes()) {
-    if (node.parent.valid()) taken.emplace(node.parent, node.token);
-    if (node.log_path > floor && wanted(node)) places.push_back({node.log_path, node.id, {}, {}});
-  }
+  if (count == 0) return {};
+  Best best(count, floor);
+  for (const auto& node : tree.nodes())
+    if (node.log_path > best.bar() && wanted(node)) best.add(node.log_path, node.id, {}, {});
   for (const auto& node : tree.nodes()) {
     if (node.position >= last_position) continue;
-    for (const Candidate& c : node.candidates) {
+    for (size_t i = 0; i < node.candidates.size(); ++i) {
+      if (node.log_path <= best.bar()) break;
+      if ((node.grown >> i & 1) != 0) continue;
+      const Candidate& c = node.candidates[i];
       const double log_path = node.log_path + std::log(std::max(c.probability, 1e-30f));
-      if (log_path <= floor) break;  // they are ranked
-      if (!taken.contains({node.id, c.token})) places.push_back({log_path, {}, node.id, c});
+      if (log_path <= best.bar()) break;  // they are ranked
+      best.add(log_path, {}, node.id, c);
     }
   }
-  count = std::min(count, places.size());
-  std::stable_sort(places.begin(), places.end(),
-                   [](const Place& a, const Place& b) { return a.log_path > b.log_path; });
   std::vector<NodeId> chosen;
-  for (size_t i = 0; i < count; ++i)
-    chosen.push_back(places[i].node.valid()
-                         ? places[i].node
-                         : tree.append(places[i].parent, places[i].candidate.token, places[i].candidate.probability));
+  for (const Place& place : best.take())
+    chosen.push_back(place.node.valid()
+                         ? place.node
+                         : tree.append(place.parent, place.candidate.token, place.candidate.probability));
   return chosen;
 }
 

@@ -60,8 +60,9 @@ std::vector<uint8_t> TokenTree::mask() const {
 }
 
 NodeId TokenTree::append(NodeId parent, Token token, float probability) {
-  const Node& above = node(parent);
+  Node& above = const_cast<Node&>(node(parent));
   SLUICE_CHECK(!child(parent, token), "a node has one child a token");
+  mark_grown(above, token);
   Node added{.id = NodeId(next_id_++),
              .parent = parent,
              .token = token,
@@ -77,6 +78,14 @@ void TokenTree::set_candidates(NodeId id, std::vector<Candidate> candidates) {
   if (candidates.size() > kMaxCandidates) candidates.resize(kMaxCandidates);
   n.candidates = std::move(candidates);
   n.drafted = true;
+  n.grown = 0;
+  for (const Node& below : nodes_)
+    if (below.parent == id) mark_grown(n, below.token);
+}
+
+void TokenTree::mark_grown(Node& parent, Token token) {
+  for (size_t i = 0; i < parent.candidates.size(); ++i)
+    if (parent.candidates[i].token == token) parent.grown |= uint64_t{1} << i;
 }
 
 TokenTree::Advance TokenTree::advance(Token token) {

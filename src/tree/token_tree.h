@@ -28,6 +28,7 @@ class TokenTree {
     double log_path = 0.0;     // sum of the logs of `probability` from the root's child down to here; the root: 0
     bool drafted = false;      // a source has been asked for its children
     std::vector<Candidate> candidates;  // what the source said, likeliest first
+    uint64_t grown = 0;                 // bit i: candidate i has become a child
   };
 
   TokenTree(Token root, int32_t position);
@@ -65,6 +66,7 @@ class TokenTree {
 
  private:
   const Node* find(NodeId id) const;
+  static void mark_grown(Node& parent, Token token);
 
   std::vector<Node> nodes_;  // sorted by id; [0] is the root
   int32_t next_id_ = 0;
