@@ -17,6 +17,12 @@
 
 namespace sluice {
 
+// How guesses are verified.
+enum class Rule : uint8_t {
+  kMatch,   // the target draws its own token and the tree holds it or not: one seed, one text, whatever the method
+  kReject,  // speculative sampling: guesses drawn from q are accepted with p / q; keeps the distribution, not the bits
+};
+
 // How the next token is drawn from the logits. The order is: repetition penalty, logit bias, temperature, top-k, top-p,
 // min-p.
 struct SamplingParams {
@@ -28,6 +34,7 @@ struct SamplingParams {
   uint64_t seed = 0;
   uint32_t choice = 0;                              // which of n answers to the same prompt
   std::vector<std::pair<Token, float>> logit_bias;  // added to the logit
+  Rule rule = Rule::kMatch;
   bool operator==(const SamplingParams&) const = default;
 };
 
@@ -75,11 +82,20 @@ struct Close {
 };
 using PathUpdate = std::variant<Open, Commit, Truncate, Close>;
 
+// Under rule `reject`: the children of a row as they were drawn.
+struct Draws {
+  uint16_t row = 0;           // Row::index of the parent
+  std::vector<Candidate> q;   // what they were drawn from
+  std::vector<Token> tokens;  // in the order of drawing; with replacement a token may come again
+  bool replacement = false;
+};
+
 // Rows that go through the stages together. Parents come before their children.
 struct Batch {
   BatchId id;
   std::vector<PathUpdate> updates;  // in order, applied before the rows
   std::vector<Row> rows;
+  std::vector<Draws> draws;   // of rows among them
   std::vector<float> hidden;  // [rows, d_model], empty on the way into the first stage
 };
 

@@ -72,7 +72,20 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
   command.add_option("--kv", options.kv, "Type of the KV cache; it changes bits")
       ->capture_default_str()
       ->check(one_of({"f16", "f32"}));
-  command.add_option("--verify", options.verify, "Verification rule")->capture_default_str()->check(one_of({"match"}));
+  command
+      .add_option(
+          "--verify", options.verify,
+          "Verification rule: match gives one text a seed, whatever the method; reject is the papers' speculative "
+          "sampling (sd, specinfer, ssd)")
+      ->capture_default_str()
+      ->check(one_of({"match", "reject"}));
+  command.add_flag("--replacement", options.replacement, "Rule reject: draw the children of a node with replacement");
+  command.add_option("--saguaro", options.saguaro, "C of SAGUARO sampling for ssd under rule reject; 1 is off")
+      ->capture_default_str()
+      ->check(number(0, 1, /*above=*/true));
+  command.add_option("--saguaro-tokens", options.saguaro_tokens, "F of it: the likeliest tokens that count C times")
+      ->capture_default_str()
+      ->check(whole_number(1, 64));
   command.add_option("--threads", options.threads, "CPU threads a stage (default: the cores shared by the stages)")
       ->check(whole_number(1, 256));
 }

@@ -30,6 +30,9 @@ struct CommonOptions {
   int32_t max_tokens = 256;
   SamplingParams sampling;
   std::string verify = "match";
+  bool replacement = false;
+  double saguaro = 1.0;
+  int32_t saguaro_tokens = 3;
   bool raw = false;
   bool ignore_eos = false;
   int32_t threads = 0;  // a worker; 0: the machine's cores shared by the stages

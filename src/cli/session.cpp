@@ -162,8 +162,10 @@ Result<std::vector<Token>> Session::encode(const std::vector<ChatMessage>& messa
 }
 
 RequestSpec Session::spec(std::vector<Token> prompt) const {
+  SamplingParams sampling = options_.sampling;
+  sampling.rule = options_.verify == "reject" ? Rule::kReject : Rule::kMatch;
   return {.prompt = std::move(prompt),
-          .sampling = options_.sampling,
+          .sampling = std::move(sampling),
           .max_tokens = options_.max_tokens,
           .method = method(),
           .sources = options_.sources,
@@ -171,10 +173,13 @@ RequestSpec Session::spec(std::vector<Token> prompt) const {
                              .children = options_.children,
                              .depth = options_.depth,
                              .draft_rows = options_.draft_rows,
-                             .branching = options_.branching,
                              .budget = options_.budget,
                              .lookahead = options_.lookahead,
-                             .tree_nodes = options_.tree_nodes},
+                             .branching = options_.branching,
+                             .tree_nodes = options_.tree_nodes,
+                             .replacement = options_.replacement,
+                             .saguaro = options_.saguaro,
+                             .saguaro_tokens = options_.saguaro_tokens},
           .ignore_end = options_.ignore_eos,
           .continues = std::nullopt};
 }

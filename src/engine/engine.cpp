@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "source/draw.h"
 #include "source/fusion.h"
 #include "source/make_source.h"
 
@@ -26,6 +27,26 @@ class CpuTimer {
   double& total_;
   double begin_;
 };
+
+// The drawn children of a node that are in the tree, as far as they are: what the verification may try.
+void add_draws(const TokenTree& tree, const TokenTree::Node& node, uint16_t row, std::vector<Draws>& draws) {
+  Draws used = node.draws;
+  used.row = row;
+  const auto end = std::find_if(used.tokens.begin(), used.tokens.end(),
+                                [&](Token token) { return !tree.child(node.id, token).has_value(); });
+  used.tokens.erase(end, used.tokens.end());
+  if (!used.tokens.empty()) draws.push_back(std::move(used));
+}
+
+// Whether the rule is defined for the method's trees.
+Status check_rule(const SamplingParams& sampling, const Method& method) {
+  if (sampling.rule == Rule::kMatch || !method.speculates() || method.draws() > 0) return {};
+  return input_error(
+      "--verify reject is defined for ar, sd, specinfer with a static tree, and ssd, whose guesses can be drawn from "
+      "the "
+      "source's distribution and enter together; " +
+      std::string(method.name()) + " needs --verify match");
+}
 
 }  // namespace
 
@@ -61,6 +82,7 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
                          std::to_string(tokenizer_->size() - 1));
   SLUICE_TRY_STATUS(check(spec.sampling, tokenizer_->size()));
   SLUICE_TRY(auto method, make_method(spec.method, spec.method_options));
+  SLUICE_TRY_STATUS(check_rule(spec.sampling, *method));
   std::vector<SourceSlot> sources;
   if (method->speculates()) {
     SLUICE_TRY(sources, make_sources(spec.sources, options_.drafts.size(), method->has_hierarchy()));
@@ -121,6 +143,7 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
 Status Engine::set_method(RequestId id, const std::string& method, const std::vector<std::string>& sources) {
   Request& request = find(id);
   SLUICE_TRY(auto next, make_method(method, request.spec.method_options));
+  SLUICE_TRY_STATUS(check_rule(request.spec.sampling, *next));
   if (next->speculates() && (request.sources.empty() || next->has_hierarchy() != request.method->has_hierarchy())) {
     SLUICE_TRY(request.sources, make_sources(sources, options_.drafts.size(), next->has_hierarchy()));
     for (const SourceSlot& slot : request.sources)
@@ -222,10 +245,35 @@ void Engine::handle_drafted(const Outcome& outcome) {
     const auto source = request.source_of(outcome.model);
     if (!source || !speculation.tree.contains(node)) continue;
     std::vector<Candidate> candidates = drafted.candidates;
-    if (const auto& local = request.sources[*source].local)
+    const auto& local = request.sources[*source].local;
+    if (request.spec.sampling.rule == Rule::kReject && !local) {
+      answer_with_draws(request, *source, node, candidates);
+      continue;
+    }
+    if (local)
       candidates = fuse(candidates, local->expand(speculation.tree.path(node), request.spec.method_options.children));
     request.method->drafted(speculation, *source, node, std::move(candidates));
   }
+}
+
+// Rule `reject`: the children are drawn from q; behind them, what the source ranks next. (Candidates that were ranked,
+// not drawn, count as a point mass: then the target's own draw decides whether it is one of them.)
+void Engine::answer_with_draws(Request& request, size_t source, NodeId node, const std::vector<Candidate>& q) {
+  const MethodOptions& options = request.spec.method_options;
+  Draws draws;
+  if (!q.empty())
+    draws = draw_candidates(options.saguaro < 1.0 ? saguaro(q, options.saguaro_tokens, options.saguaro) : q,
+                            request.spec.sampling, request.speculation.tree.node(node).position + 1,
+                            request.method->draws(), options.replacement);
+  std::vector<Candidate> candidates;
+  const auto add = [&](Token token) {
+    const auto is_it = [token](const Candidate& c) { return c.token == token; };
+    if (std::none_of(candidates.begin(), candidates.end(), is_it))
+      candidates.push_back(*std::find_if(q.begin(), q.end(), is_it));
+  };
+  for (const Token token : draws.tokens) add(token);
+  for (const Candidate& c : q) add(c.token);
+  request.method->drafted(request.speculation, source, node, std::move(candidates), std::move(draws));
 }
 
 // The root is verified and the target's next token known: it is committed, becomes the root, and what hangs elsewhere
@@ -355,7 +403,7 @@ void Engine::send(Lane& lane, const std::vector<Planned>& plan) {
   Lane::Flight& flight = lane.in_flight[batch.id];
   flight.submitted = executor_->now();
   for (const Planned& planned : plan) {
-    batch.rows.push_back(make_row(lane, planned, static_cast<uint16_t>(batch.rows.size()), batch.id));
+    batch.rows.push_back(make_row(lane, planned, static_cast<uint16_t>(batch.rows.size()), batch.id, batch.draws));
     if (lane.model != kTarget) flight.rows.push_back({planned.request->id, planned.node});
   }
   n_batches_ += lane.model == kTarget;
@@ -363,7 +411,7 @@ void Engine::send(Lane& lane, const std::vector<Planned>& plan) {
   executor_->submit(lane.model, std::move(batch));
 }
 
-Row Engine::make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId batch) {
+Row Engine::make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId batch, std::vector<Draws>& draws) {
   Request& request = *planned.request;
   Residency& there = request.residency(lane.model);
   Row row{.sequence = request.sequence, .cell = lane.cells.take(), .index = index};
@@ -391,6 +439,7 @@ Row Engine::make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId
     }
     traced.probability = node.probability;
     there.enter(node.id, {row.cell, batch, index});
+    if (lane.model == kTarget && !node.draws.tokens.empty()) add_draws(request.speculation.tree, node, index, draws);
     if (lane.model != kTarget) traced.fate = Fate::kDrafted;
   }
   if (options_.trace) {

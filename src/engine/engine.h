@@ -83,13 +83,14 @@ class Engine {
   void handle_report(const StageReport& report);
   void handle_verdicts(const Outcome& outcome, std::vector<Progress>& progress);
   void handle_drafted(const Outcome& outcome);
+  void answer_with_draws(Request& request, size_t source, NodeId node, const std::vector<Candidate>& q);
   void accept(Request& request, const Accepted& accepted, Progress& progress);
   void finish(Request& request, Finish finish);
   void prune(Request& request, const std::vector<NodeId>& nodes, Fate fate);
   void feed();
   void send(Lane& lane, const std::vector<Planned>& plan);
   std::optional<double> verdict_due() const;
-  Row make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId batch);
+  Row make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId batch, std::vector<Draws>& draws);
   void resolve(const Resident& resident, Fate fate);
   Lane& target() { return lanes_.front(); }
   const Lane& target() const { return lanes_.front(); }

@@ -12,8 +12,8 @@
 
 namespace sluice {
 
-void Method::drafted(Speculation& speculation, size_t, NodeId node, std::vector<Candidate> candidates) {
-  speculation.tree.set_candidates(node, std::move(candidates));
+void Method::drafted(Speculation& speculation, size_t, NodeId node, std::vector<Candidate> candidates, Draws draws) {
+  speculation.tree.set_candidates(node, std::move(candidates), std::move(draws));
 }
 
 Result<std::unique_ptr<Method>> make_method(const std::string& name, const MethodOptions& options) {

@@ -42,14 +42,20 @@ struct Proposal {
 };
 
 struct MethodOptions {
-  int32_t width = 16;                                         // w: nodes a level, or rows a step
-  int32_t children = 16;                                      // c: candidates a node
-  int32_t depth = 6;                                          // K: tokens of a chain, levels of a tree
-  int32_t draft_rows = 16;                                    // nodes that a source guesses for at a time
-  std::vector<int32_t> branching = {1, 1, 3, 1, 1, 1, 1, 1};  // of a static tree: children of a node, by level
-  int32_t budget = 24;                                        // B: outcomes of a verification that are drafted for
-  int32_t lookahead = 0;                                      // tokens that a verifier waits for
-  int32_t tree_nodes = 0;                                     // > 0: the best tree of so many nodes instead
+  int32_t width = 16;       // w: nodes a level, or rows a step
+  int32_t children = 16;    // c: candidates a node
+  int32_t depth = 6;        // K: tokens of a chain, levels of a tree
+  int32_t draft_rows = 16;  // nodes that a source guesses for at a time
+  int32_t budget = 24;      // B: outcomes of a verification that are drafted for
+  int32_t lookahead = 0;    // tokens that a verifier waits for
+  // Of a static tree: children of a node, by level. With tree_nodes > 0 the best tree of so many nodes instead.
+  std::vector<int32_t> branching = {1, 1, 3, 1, 1, 1, 1, 1};
+  int32_t tree_nodes = 0;
+  // Rule `reject`: whether several children of a node are drawn with replacement; C and F of SAGUARO sampling (C = 1:
+  // off).
+  bool replacement = false;
+  double saguaro = 1.0;
+  int32_t saguaro_tokens = 3;
 };
 
 class Method {
@@ -60,11 +66,15 @@ class Method {
   virtual bool speculates() const = 0;
   // Whether its sources are a hierarchy, each better than the one before, instead of one to be fused.
   virtual bool has_hierarchy() const { return false; }
+  // Rule `reject`: how many children of a node are drawn from the source's distribution; 0: the rule is not defined for
+  // this method's trees. Those children enter with their parent, all of them.
+  virtual int32_t draws() const { return 0; }
   // May turn candidates that sources gave into nodes; says what should happen next. Called whenever somebody in `idle`
   // is idle.
   virtual Proposal propose(Speculation& speculation, const Idle& idle) = 0;
   // A source has spoken of a node of the tree.
-  virtual void drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates);
+  virtual void drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates,
+                       Draws draws = {});
 };
 
 // By its name on the command line. Errors name --method and list what there is.

@@ -21,6 +21,7 @@ class Ssd final : public Method {
   explicit Ssd(const MethodOptions& options) : length_(options.depth), budget_(options.budget) {}
   std::string_view name() const override { return "ssd"; }
   bool speculates() const override { return true; }
+  int32_t draws() const override { return 1; }
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
   // Rounds by what the verification came to, k accepted: how often, and how often it had been foreseen.

@@ -4,6 +4,8 @@
 #include <bit>
 #include <set>
 
+#include "source/draw.h"
+
 namespace sluice {
 
 Worker::Worker(Options options, StageRunner runner) : options_(options), runner_(std::move(runner)) {}
@@ -115,31 +117,37 @@ void Worker::verify(const Batch& batch, Done& done) {
         hidden.insert(hidden.end(), batch.hidden.begin() + static_cast<ptrdiff_t>(i * d),
                       batch.hidden.begin() + static_cast<ptrdiff_t>((i + 1) * d));
     }
-    draw(rows, hidden, done.outcome);
+    draw(rows, hidden, batch.draws, done.outcome);
     done.head_rows += static_cast<int32_t>(alive.size());
   }
 }
 
 // The target's own tokens after rows of different sequences.
-void Worker::draw(std::span<const Row> rows, std::span<const float> hidden, Outcome& outcome) {
+void Worker::draw(std::span<const Row> rows, std::span<const float> hidden, std::span<const Draws> draws,
+                  Outcome& outcome) {
+  const auto children = [&](const Row& row) -> const Draws* {
+    const auto at = std::find_if(draws.begin(), draws.end(), [&](const Draws& d) { return d.row == row.index; });
+    return at == draws.end() ? nullptr : &*at;
+  };
   const size_t v = static_cast<size_t>(options_.n_vocab);
   if (!lazy()) {
     logits_.resize(rows.size() * v);
     runner_->logits(hidden, logits_);
     for (size_t i = 0; i < rows.size(); ++i)
-      outcome.accepted.push_back(verifier_.accept(rows[i], std::span(logits_).subspan(i * v, v)));
+      outcome.accepted.push_back(verifier_.accept(rows[i], std::span(logits_).subspan(i * v, v), children(rows[i])));
     return;
   }
   for (const Row& row : rows) {
     const PathKey key = lazy_->key(row).with(verifier_.sampling(row.sequence));
-    if (const Draw* known = memo_->find_draw(key)) {
+    const Draws* const drawn = children(row);
+    if (const Draw* known = drawn == nullptr ? memo_->find_draw(key) : nullptr) {
       outcome.accepted.push_back(verifier_.accept(row, *known));
       continue;
     }
     logits_.resize(v);
     lazy_->logits({&row, 1}, logits_);
-    outcome.accepted.push_back(verifier_.accept(row, logits_));
-    memo_->keep(key, Draw{outcome.accepted.back().next, outcome.accepted.back().logprob});
+    outcome.accepted.push_back(verifier_.accept(row, logits_, drawn));
+    if (drawn == nullptr) memo_->keep(key, Draw{outcome.accepted.back().next, outcome.accepted.back().logprob});
   }
 }
 
@@ -155,9 +163,13 @@ void Worker::guess(const Batch& batch, Done& done) {
                     batch.hidden.begin() + static_cast<ptrdiff_t>((i + 1) * d));
   }
   const std::vector<TopLogits> top = tops(rows, hidden);
-  for (size_t i = 0; i < rows.size(); ++i)
-    done.outcome.drafted.push_back({rows[i].index, sluice::guess(top[i], sampling_.at(rows[i].sequence),
-                                                                 rows[i].position + 1, options_.candidates)});
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const SamplingParams& sampling = sampling_.at(rows[i].sequence);
+    done.outcome.drafted.push_back(
+        {rows[i].index, sampling.rule == Rule::kReject
+                            ? draft_distribution(top[i], sampling)
+                            : sluice::guess(top[i], sampling, rows[i].position + 1, options_.candidates)});
+  }
   done.head_rows = static_cast<int32_t>(rows.size());
 }
 

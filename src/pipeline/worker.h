@@ -50,7 +50,7 @@ class Worker {
   void drop_cancelled(Batch& batch);
   void drop_dead(Batch& batch);
   void verify(const Batch& batch, Done& done);
-  void draw(std::span<const Row> rows, std::span<const float> hidden, Outcome& outcome);
+  void draw(std::span<const Row> rows, std::span<const float> hidden, std::span<const Draws> draws, Outcome& outcome);
   void guess(const Batch& batch, Done& done);
   std::vector<TopLogits> tops(std::span<const Row> rows, std::span<const float> hidden);
   bool lazy() const { return memo_ != nullptr; }

@@ -33,9 +33,6 @@ TopLogits top_logits(std::span<const float> logits, int32_t n_tokens) {
   return top;
 }
 
-namespace {
-
-// How many of the first entries, weighted by `weights` (descending), the request's filters keep.
 size_t kept_by_filters(const std::vector<double>& weights, const SamplingParams& sampling) {
   size_t kept = weights.size();
   if (sampling.top_k > 0) kept = std::min(kept, static_cast<size_t>(sampling.top_k));
@@ -47,6 +44,8 @@ size_t kept_by_filters(const std::vector<double>& weights, const SamplingParams&
   while (kept > 1 && weights[kept - 1] < static_cast<double>(sampling.min_p) * weights[0]) --kept;
   return kept;
 }
+
+namespace {
 
 // Logits that are no numbers make no guess likely.
 float probability(double log_probability) {

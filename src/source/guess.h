@@ -24,6 +24,9 @@ struct TopLogits {
 // logits: [n_vocab]; NaN and what lies beyond `n_tokens`, the target's vocabulary, are left out.
 TopLogits top_logits(std::span<const float> logits, int32_t n_tokens);
 
+// How many of the first tokens, weighted by `weights` (descending, at temperature already), the filters keep.
+size_t kept_by_filters(const std::vector<double>& weights, const SamplingParams& sampling);
+
 // At most `count` candidates for the token at `position`, the likeliest first.
 //
 // Greedy: the draft's own probabilities. Sampled: rule `match` draws the target's token as argmax over

@@ -73,10 +73,11 @@ NodeId TokenTree::append(NodeId parent, Token token, float probability) {
   return nodes_.back().id;
 }
 
-void TokenTree::set_candidates(NodeId id, std::vector<Candidate> candidates) {
+void TokenTree::set_candidates(NodeId id, std::vector<Candidate> candidates, Draws draws) {
   Node& n = const_cast<Node&>(node(id));
   if (candidates.size() > kMaxCandidates) candidates.resize(kMaxCandidates);
   n.candidates = std::move(candidates);
+  n.draws = std::move(draws);
   n.drafted = true;
   n.grown = 0;
   for (const Node& below : nodes_)

@@ -28,6 +28,7 @@ class TokenTree {
     double log_path = 0.0;     // sum of the logs of `probability` from the root's child down to here; the root: 0
     bool drafted = false;      // a source has been asked for its children
     std::vector<Candidate> candidates;  // what the source said, likeliest first
+    Draws draws;                        // rule `reject`: how the first of them were drawn
     uint64_t grown = 0;                 // bit i: candidate i has become a child
   };
 
@@ -54,7 +55,7 @@ class TokenTree {
   NodeId append(NodeId parent, Token token, float probability);
 
   // Keeps what a source said of a node's children (at most kMaxCandidates). REQUIRES: contains(id).
-  void set_candidates(NodeId id, std::vector<Candidate> candidates);
+  void set_candidates(NodeId id, std::vector<Candidate> candidates, Draws draws = {});
 
   struct Advance {
     bool hit = false;            // the tree held the token

@@ -4,6 +4,8 @@
 #include <utility>
 #include <variant>
 
+#include "verify/reject.h"
+
 namespace sluice {
 
 bool Verifier::Path::continued_by(const Row& row) const {
@@ -61,11 +63,18 @@ std::vector<size_t> Verifier::alive(std::span<const Row> rows) const {
   return indices;
 }
 
-Accepted Verifier::accept(const Row& row, std::span<const float> logits) {
+Accepted Verifier::accept(const Row& row, std::span<const float> logits, const Draws* draws) {
   Path& path = at(row.sequence);
   SLUICE_CHECK(path.continued_by(row), "only an alive row is accepted");
   path.tokens.push_back(row.token);
-  const Draw draw = sampler_.draw(path.sampling, logits, path.tokens, row.position + 1);
+  Draw draw;
+  if (path.sampling.rule == Rule::kReject && draws != nullptr) {
+    draw.token = draw_by_rejection(sampler_.distribution(path.sampling, logits, path.tokens), *draws, path.sampling,
+                                   row.position + 1);
+    draw.logprob = static_cast<float>(logits[static_cast<size_t>(draw.token)] - log_sum_exp(logits));
+  } else {
+    draw = sampler_.draw(path.sampling, logits, path.tokens, row.position + 1);
+  }
   path.tokens.pop_back();
   return accept(row, draw);
 }

@@ -45,9 +45,10 @@ class Verifier {
   // REQUIRES: the sequences of the rows are open; a row that prolongs its path has the position after it.
   std::vector<size_t> alive(std::span<const Row> rows) const;
 
-  // Prolongs the path by an alive row and draws the token after it. logits: [n_vocab] of this row.
+  // Prolongs the path by an alive row and draws the token after it. logits: [n_vocab] of this row. Rule `reject`: from
+  // `draws`, the row's drawn children, if there are any.
   // REQUIRES: the row is alive.
-  Accepted accept(const Row& row, std::span<const float> logits);
+  Accepted accept(const Row& row, std::span<const float> logits, const Draws* draws = nullptr);
 
   // The same with a draw that is known already.
   Accepted accept(const Row& row, const Draw& draw);
