@@ -1,0 +1,185 @@
+// Rule `reject` keeps the target's distribution: three successive tokens, over many seeds, against their exact
+// probabilities.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "support/harness.h"
+#include "verify/sampler.h"
+
+namespace sluice {
+namespace {
+
+using namespace test;
+
+// One layer, so that tens of thousands of answers take seconds; the draft guesses some of them.
+const Opened& target() {
+  return open_tiny("reject_target", {.n_layers = 1,
+                                     .d_model = 32,
+                                     .n_heads = 2,
+                                     .n_kv_heads = 1,
+                                     .d_ff = 32,
+                                     .extra_tokens = 0,
+                                     .type = GGML_TYPE_Q8_0,
+                                     .weight_scale = 0.7f,
+                                     .output_scale = 4.0f,
+                                     .seed = 5});
+}
+const Opened& draft() {
+  return open_tiny("reject_draft", {.n_layers = 1,
+                                    .d_model = 32,
+                                    .n_heads = 2,
+                                    .n_kv_heads = 1,
+                                    .d_ff = 32,
+                                    .extra_tokens = 0,
+                                    .type = GGML_TYPE_Q4_0,
+                                    .weight_scale = 0.7f,
+                                    .output_scale = 4.0f,
+                                    .seed = 5});
+}
+
+const std::vector<Token> kPrompt = {7, 9, 11};
+using Triple = std::vector<Token>;
+
+SamplingParams sampling() {
+  SamplingParams s;
+  s.temperature = 1.3f;
+  s.top_k = 4;
+  s.rule = Rule::kReject;
+  return s;
+}
+
+// The exact distribution of the three tokens after the prompt, by enumeration.
+std::map<Triple, double> enumerate() {
+  const Opened& opened = target();
+  StageRunner runner =
+      StageRunner::create(opened.model,
+                          {.range = {0, opened.model.hparams().n_layers}, .n_cells = 64, .max_rows = 1, .taps = {}})
+          .value();
+  std::vector<float> hidden(static_cast<size_t>(opened.model.hparams().d_model));
+  std::vector<float> logits(static_cast<size_t>(opened.model.hparams().n_vocab));
+  Sampler sampler;
+  bool open = false;
+  std::map<Triple, double> exact;
+  const auto visit = [&](const auto& self, std::vector<Token> tokens, double probability) -> void {
+    if (tokens.size() == kPrompt.size() + 3) {
+      exact[Triple(tokens.begin() + static_cast<ptrdiff_t>(kPrompt.size()), tokens.end())] += probability;
+      return;
+    }
+    std::vector<PathUpdate> updates;  // the path is computed anew for every node: it is short
+    if (open) updates.push_back(Close{SequenceId(0)});
+    updates.push_back(Open{SequenceId(0), sampling()});
+    open = true;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const Row row{.sequence = SequenceId(0),
+                    .token = tokens[i],
+                    .position = static_cast<int32_t>(i),
+                    .cell = Cell(static_cast<int32_t>(i)),
+                    .parent = Cell(static_cast<int32_t>(i) - 1),
+                    .kind = Row::Kind::kPrompt};
+      runner.enter(updates, {&row, 1});
+      updates.clear();
+      runner.run({&row, 1}, hidden);
+    }
+    runner.logits(hidden, logits);
+    for (const auto& [token, p] : sampler.distribution(sampling(), logits, tokens).entries) {
+      auto longer = tokens;
+      longer.push_back(token);
+      self(self, longer, probability * p);
+    }
+  };
+  visit(visit, kPrompt, 1.0);
+  return exact;
+}
+
+struct Combination {
+  const char* name;
+  const char* method;
+  MethodOptions options;
+  std::vector<std::string> sources = {"draft"};
+};
+
+class Reject : public ::testing::TestWithParam<Combination> {};
+
+TEST_P(Reject, ThreeSuccessiveTokensHaveTheTargetsJointDistribution) {
+  static const std::map<Triple, double> exact = enumerate();
+  PipelineSpec setup{.stages = 1, .drafts = {&draft()}, .context = 16};
+  constexpr int kAnswers = 12000;
+  std::map<Triple, int> seen;
+  auto engine = make_engine(target(), setup);
+  int64_t accepted = 0, flushes = 0;
+  for (int seed = 0; seed < kAnswers; ++seed) {
+    RequestSpec spec{.prompt = kPrompt,
+                     .sampling = sampling(),
+                     .max_tokens = 5,  // the chain may go beyond what is looked at
+                     .method = GetParam().method,
+                     .sources = GetParam().sources,
+                     .method_options = GetParam().options,
+                     .ignore_end = true};
+    spec.sampling.seed = static_cast<uint64_t>(seed);
+    const RequestId id = submit(*engine, spec);
+    finish(*engine);
+    Triple triple = answer(*engine, id);
+    triple.resize(3);
+    ++seen[triple];
+    accepted += engine->request(id).stats.accepted;
+    flushes += engine->request(id).stats.flushes;
+    engine->release(id);
+  }
+  if (GetParam().method !=
+      std::string("ar")) {  // both branches of the rule are taken; n-grams of three tokens know little
+    EXPECT_GT(accepted, GetParam().sources[0] == "draft" ? kAnswers / 10 : 0);
+    EXPECT_GT(flushes, kAnswers / 10);
+  }
+  // Chi-square over the outcomes expected at least 8 times, the others together.
+  double statistic = 0, rare_expected = 0, rare_seen = 0;
+  int cells = 0;
+  for (const auto& [triple, p] : exact) {
+    const double expected = p * kAnswers, counted = seen.contains(triple) ? seen.at(triple) : 0;
+    seen.erase(triple);
+    if (expected < 8) {
+      rare_expected += expected;
+      rare_seen += counted;
+      continue;
+    }
+    statistic += (counted - expected) * (counted - expected) / expected;
+    ++cells;
+  }
+  EXPECT_TRUE(seen.empty()) << "tokens came that the target cannot draw";
+  if (rare_expected >= 8) {
+    statistic += (rare_seen - rare_expected) * (rare_seen - rare_expected) / rare_expected;
+    ++cells;
+  }
+  // Wilson and Hilferty: the cube root of chi-square over its degrees of freedom is nearly normal.
+  const double k = cells - 1;
+  const double z = (std::cbrt(statistic / k) - (1 - 2 / (9 * k))) / std::sqrt(2 / (9 * k));
+  EXPECT_LT(z, 4.0) << "chi-square " << statistic << " with " << k << " degrees of freedom";
+  RecordProperty("z", std::to_string(z));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Methods, Reject,
+    ::testing::Values(
+        Combination{"Plain", "ar", {}}, Combination{"Chain", "sd", {.depth = 3}},
+        Combination{"ChainOfNgrams", "sd", {.depth = 3}, {"ngram"}},
+        Combination{"TreeWithoutReplacement", "specinfer", {.branching = {2, 3}}},
+        Combination{"TreeWithReplacement", "specinfer", {.branching = {3, 2}, .replacement = true}},
+        Combination{"Ssd", "ssd", {.depth = 2, .budget = 8}},
+        Combination{"SsdWithSaguaroSampling", "ssd", {.depth = 2, .budget = 8, .saguaro = 0.3, .saguaro_tokens = 2}},
+        Combination{"SsdOfNgrams", "ssd", {.depth = 2, .budget = 8}, {"ngram"}}),
+    [](const auto& combination) { return std::string(combination.param.name); });
+
+TEST(RejectIsRefused, WhereItIsNotDefined) {
+  PipelineSpec setup{.stages = 1, .drafts = {&draft()}, .context = 16};
+  auto engine = make_engine(target(), setup);
+  for (const char* method : {"specpipe", "surge", "pipespec"}) {
+    const auto refused = engine->submit({.prompt = kPrompt, .sampling = sampling(), .method = method});
+    ASSERT_FALSE(refused) << method;
+    EXPECT_NE(refused.error().message.find("--verify"), std::string::npos);
+    EXPECT_NE(refused.error().message.find(method), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
