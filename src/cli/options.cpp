@@ -34,6 +34,9 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
   command.add_option("--width", options.width, "Nodes a level of the token tree")
       ->capture_default_str()
       ->check(whole_number(1, 256));
+  command.add_option("--levels", options.levels, "Levels of the tree that enter in a step, for specpipe")
+      ->capture_default_str()
+      ->check(whole_number(1, 16));
   command.add_option("--children", options.children, "Candidates a node of the tree")
       ->capture_default_str()
       ->check(whole_number(1, 64));

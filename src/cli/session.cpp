@@ -170,6 +170,7 @@ RequestSpec Session::spec(std::vector<Token> prompt) const {
           .method = method(),
           .sources = options_.sources,
           .method_options = {.width = options_.width,
+                             .levels = options_.levels,
                              .children = options_.children,
                              .depth = options_.depth,
                              .draft_rows = options_.draft_rows,

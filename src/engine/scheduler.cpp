@@ -13,6 +13,7 @@ Idle idle_for(const Request& request, std::span<const Room> rooms) {
   for (size_t i = 0; i < request.sources.size(); ++i) {
     const auto draft = request.sources[i].draft;
     if (!draft || rooms[*draft + 1].idle) idle.sources |= 1u << i;
+    if (!draft) idle.instant |= 1u << i;
   }
   return idle;
 }

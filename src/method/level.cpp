@@ -38,16 +38,18 @@ void append_level(TokenTree& tree, int32_t width) {
     tree.append(c.parent, c.candidate.token, c.candidate.probability);
 }
 
-std::vector<NodeId> first_waiting_level(const Speculation& speculation) {
-  std::vector<NodeId> level;
-  int32_t position = 0;
-  for (const auto& node : speculation.tree.nodes()) {
-    if (speculation.target.entered(node.id) || (!level.empty() && node.position > position)) continue;
-    if (node.position < position) level.clear();  // another method may have grown the tree in another order
-    position = node.position;
-    level.push_back(node.id);
-  }
-  return level;
+std::vector<NodeId> first_waiting_levels(const Speculation& speculation, int32_t count) {
+  std::vector<NodeId> waiting;
+  const TokenTree& tree = speculation.tree;
+  for (const auto& node : tree.nodes())
+    if (!speculation.target.entered(node.id)) waiting.push_back(node.id);
+  const auto position = [&](NodeId id) { return tree.node(id).position; };
+  // Levels are in the order of ids unless another method has grown the tree.
+  std::stable_sort(waiting.begin(), waiting.end(), [&](NodeId a, NodeId b) { return position(a) < position(b); });
+  const auto end = std::find_if(waiting.begin(), waiting.end(),
+                                [&](NodeId id) { return position(id) >= position(waiting.front()) + count; });
+  waiting.erase(end, waiting.end());
+  return waiting;
 }
 
 }  // namespace sluice

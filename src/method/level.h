@@ -14,7 +14,7 @@ std::vector<NodeId> frontier(const TokenTree& tree);
 // cumulative probability become its next level, in that order.
 void append_level(TokenTree& tree, int32_t width);
 
-// The nodes of the first level that has not entered the model, best first; parents have always entered before.
-std::vector<NodeId> first_waiting_level(const Speculation& speculation);
+// The nodes of the first `count` levels that have not entered the model, level by level and best first.
+std::vector<NodeId> first_waiting_levels(const Speculation& speculation, int32_t count);
 
 }  // namespace sluice

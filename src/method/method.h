@@ -26,7 +26,9 @@ struct Speculation {
 struct Idle {
   bool first_stage = false;
   uint32_t sources = 0;  // bit i: source i
+  uint32_t instant = 0;  // bit i: source i answers at once, so that it is best asked late
   bool source(size_t i = 0) const { return (sources >> i & 1) != 0; }
+  bool answers_at_once(size_t i = 0) const { return (instant >> i & 1) != 0; }
 };
 
 // A node whose children a source should guess. Most methods have one source, several that the user named being fused.
@@ -43,6 +45,7 @@ struct Proposal {
 
 struct MethodOptions {
   int32_t width = 16;       // w: nodes a level, or rows a step
+  int32_t levels = 1;       // of the tree that enter in a step
   int32_t children = 16;    // c: candidates a node
   int32_t depth = 6;        // K: tokens of a chain, levels of a tree
   int32_t draft_rows = 16;  // nodes that a source guesses for at a time

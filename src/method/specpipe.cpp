@@ -1,25 +1,53 @@
 #include "method/specpipe.h"
 
-#include <algorithm>
-
 #include "method/level.h"
 
 namespace sluice {
 
+namespace {
+
+std::vector<Ask> undrafted_frontier(const TokenTree& tree) {
+  std::vector<Ask> asks;
+  for (const NodeId id : frontier(tree))
+    if (!tree.node(id).drafted) asks.push_back({id});
+  return asks;
+}
+
+}  // namespace
+
 Proposal SpecPipe::propose(Speculation& speculation, const Idle& idle) {
   TokenTree& tree = speculation.tree;
   Proposal proposal;
-  if (idle.first_stage) proposal.enter = first_waiting_level(speculation);
-  if (!proposal.enter.empty() || tree.deepest() >= speculation.last_position) return proposal;
-
-  // Every level has entered: the next one grows from the deepest, once the source has spoken of all its nodes.
-  for (const NodeId id : frontier(tree))
-    if (!tree.node(id).drafted) proposal.expand.push_back({id});
-  if (proposal.expand.empty() && idle.first_stage) {
-    append_level(tree, width_);
-    proposal.enter = first_waiting_level(speculation);
+  if (!idle.first_stage && idle.answers_at_once()) return proposal;
+  if (idle.first_stage) {
+    // The last level is chosen as late as can be, when the newest verdict is known.
+    grow(speculation, levels_);
+    proposal.enter = first_waiting_levels(speculation, levels_);
+    if (!proposal.enter.empty() && idle.answers_at_once()) return proposal;
+  } else {
+    grow(speculation, levels_ - 1);
   }
+  // The source guesses the next level from the one that enters now, or entered last, while the pipeline computes.
+  const int32_t waiting = idle.first_stage ? 0 : waiting_levels(speculation);
+  if (waiting < levels_ && tree.deepest() < speculation.last_position) proposal.expand = undrafted_frontier(tree);
   return proposal;
+}
+
+// Levels that have not entered, from the first of them to the deepest.
+int32_t SpecPipe::waiting_levels(const Speculation& speculation) const {
+  const auto first = first_waiting_levels(speculation, 1);
+  return first.empty() ? 0 : speculation.tree.deepest() - speculation.tree.node(first[0]).position + 1;
+}
+
+// Until so many levels wait, or the source has not yet spoken of all nodes of the deepest.
+void SpecPipe::grow(Speculation& speculation, int32_t levels) {
+  TokenTree& tree = speculation.tree;
+  while (waiting_levels(speculation) < levels && tree.deepest() < speculation.last_position &&
+         undrafted_frontier(tree).empty()) {
+    const size_t before = tree.size();
+    append_level(tree, width_);
+    if (tree.size() == before) return;  // the source has nothing to say
+  }
 }
 
 }  // namespace sluice

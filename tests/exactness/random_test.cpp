@@ -51,6 +51,7 @@ RequestSpec random_request(Dice& dice, int32_t n_vocab, bool drafts) {
   spec.sources = dice.pick<std::vector<std::string>>({{}, {"ngram"}, {"ngram", "draft"}});
   if (!drafts && spec.sources.size() == 2) spec.sources.clear();
   spec.method_options = {.width = dice.pick({1, 2, 4, 16, 64}),
+                         .levels = dice.pick({1, 1, 2, 5}),
                          .children = dice.pick({1, 4, 16}),
                          .depth = dice.pick({1, 2, 6, 12}),
                          .draft_rows = dice.pick({1, 4, 16}),

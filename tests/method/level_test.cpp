@@ -66,19 +66,19 @@ TEST(Frontier, IsTheDeepestLevel) {
 TEST(FirstWaitingLevel, IsTheShallowestOfWhichSomethingWaits) {
   Speculation s{.tree = TokenTree(0, 3), .target = {}, .last_position = 100};
   const NodeId root = s.tree.root().id;
-  EXPECT_EQ(first_waiting_level(s), std::vector{root});
+  EXPECT_EQ(first_waiting_levels(s, 1), std::vector{root});
   const NodeId a = s.tree.append(root, 1, 0.5f), b = s.tree.append(root, 2, 0.4f), c = s.tree.append(root, 3, 0.1f);
   const NodeId below = s.tree.append(a, 1, 0.5f);
-  EXPECT_EQ(first_waiting_level(s), std::vector{root});
+  EXPECT_EQ(first_waiting_levels(s, 1), std::vector{root});
   s.target.enter(root, {Cell(0), BatchId(0), 0});
-  EXPECT_EQ(first_waiting_level(s), (std::vector{a, b, c}));
+  EXPECT_EQ(first_waiting_levels(s, 1), (std::vector{a, b, c}));
   s.target.enter(a, {Cell(1), BatchId(1), 0});  // the budget had no room for the others
-  EXPECT_EQ(first_waiting_level(s), (std::vector{b, c}));
+  EXPECT_EQ(first_waiting_levels(s, 1), (std::vector{b, c}));
   s.target.enter(b, {Cell(2), BatchId(2), 0});
   s.target.enter(c, {Cell(3), BatchId(2), 1});
-  EXPECT_EQ(first_waiting_level(s), std::vector{below});
+  EXPECT_EQ(first_waiting_levels(s, 1), std::vector{below});
   s.target.enter(below, {Cell(4), BatchId(3), 0});
-  EXPECT_TRUE(first_waiting_level(s).empty());
+  EXPECT_TRUE(first_waiting_levels(s, 1).empty());
 }
 
 }  // namespace
