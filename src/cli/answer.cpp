@@ -50,6 +50,16 @@ std::string method_name(const Engine& engine, const Answer& answer) {
 
 }  // namespace
 
+namespace {
+
+// Tokens that a verification yields, for methods of which each is a pass of its own.
+nlohmann::json acceptance_length(const Request& request) {
+  if (request.method->fills_pipeline() || request.stats.verifications < 2) return nullptr;
+  return static_cast<double>(request.n_answer() - 1) / static_cast<double>(request.stats.verifications - 1);
+}
+
+}  // namespace
+
 nlohmann::json to_json(const Session& session, const Engine& engine, const CommonOptions& options,
                        const Answer& answer) {
   const Request& request = engine.request(answer.request);
@@ -77,13 +87,14 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Commo
       {"tokens_per_second", figures.tokens_per_second},
       {"steps", figures.steps},
       {"equivalent_acceptance_length", figures.equivalent_acceptance_length},
-      {"acceptance_length", nullptr},
+      {"acceptance_length", acceptance_length(request)},
       {"drafted", request.stats.drafted},
       {"accepted", request.stats.accepted},
       {"flushes", request.stats.flushes},
       {"batches", engine.batches()},
       {"coordinator_seconds", engine.coordinator_seconds()},
       {"stage_utilisation", figures.stage_utilisation}};
+  for (const auto& [name, values] : request.method->figures()) j[name] = values;
   if (answer.trial)
     j["trial"] = {{"plain_tokens_per_second", answer.trial->plain_rate()},
                   {"speculative_tokens_per_second", answer.trial->speculative_rate()}};

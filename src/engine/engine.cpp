@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <set>
 
 #include "source/draw.h"
 #include "source/fusion.h"
@@ -222,6 +223,7 @@ void Engine::handle_verdicts(const Outcome& outcome, std::vector<Progress>& prog
   const auto entered = target().in_flight.find(outcome.batch);
   if (!outcome.accepted.empty()) target().transit = executor_->now() - entered->second.submitted;
   target().in_flight.erase(entered);
+  std::set<RequestId> counted;
   for (const Accepted& accepted : outcome.accepted) {
     const auto at = by_sequence_.find(accepted.sequence);
     if (at == by_sequence_.end()) continue;  // released meanwhile
@@ -229,6 +231,7 @@ void Engine::handle_verdicts(const Outcome& outcome, std::vector<Progress>& prog
     if (request.finish != Finish::kNone || outcome.batch < request.first_batch) continue;
     if (progress.empty() || progress.back().request != request.id)
       progress.push_back({.request = request.id, .tokens = {}});
+    request.stats.verifications += counted.insert(request.id).second;
     accept(request, accepted, progress.back());
   }
 }

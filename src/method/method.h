@@ -2,6 +2,7 @@
 // next.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -72,6 +73,10 @@ class Method {
   // Rule `reject`: how many children of a node are drawn from the source's distribution; 0: the rule is not defined for
   // this method's trees. Those children enter with their parent, all of them.
   virtual int32_t draws() const { return 0; }
+  // Whether rows enter at every step, so that the pipeline stays full; else a verification is a pass of its own.
+  virtual bool fills_pipeline() const { return true; }
+  // What only this method has to tell of the request, by name; for `run --json`.
+  virtual std::map<std::string, std::vector<double>> figures() const { return {}; }
   // May turn candidates that sources gave into nodes; says what should happen next. Called whenever somebody in `idle`
   // is idle.
   virtual Proposal propose(Speculation& speculation, const Idle& idle) = 0;

@@ -17,6 +17,7 @@ class SpecInfer final : public Method {
       : branching_(options.branching), nodes_(options.tree_nodes), depth_(options.depth) {}
   std::string_view name() const override { return "specinfer"; }
   bool speculates() const override { return true; }
+  bool fills_pipeline() const override { return false; }
   int32_t draws() const override;
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 

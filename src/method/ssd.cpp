@@ -63,6 +63,15 @@ void Ssd::note_outcome(const TokenTree& tree) {
   chain_.clear();
 }
 
+std::map<std::string, std::vector<double>> Ssd::figures() const {
+  std::map<std::string, std::vector<double>> figures;
+  for (const auto& [rounds, hits] : outcomes_) {
+    figures["rounds_by_k"].push_back(static_cast<double>(rounds));
+    figures["hit_rate_by_k"].push_back(rounds > 0 ? static_cast<double>(hits) / static_cast<double>(rounds) : 0.0);
+  }
+  return figures;
+}
+
 // F for the round that begins: of all that B allows, what misses least if the next rounds are like those so far.
 std::vector<int> Ssd::fan_out() const {
   int64_t accepted = 8, ended = 2;  // as if ten tokens had been seen, until more have

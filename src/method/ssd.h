@@ -21,7 +21,10 @@ class Ssd final : public Method {
   explicit Ssd(const MethodOptions& options) : length_(options.depth), budget_(options.budget) {}
   std::string_view name() const override { return "ssd"; }
   bool speculates() const override { return true; }
+  bool fills_pipeline() const override { return false; }
   int32_t draws() const override { return 1; }
+  // rounds_by_k, and hit_rate_by_k of them: the share of rounds whose outcome had been drafted for.
+  std::map<std::string, std::vector<double>> figures() const override;
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
   // Rounds by what the verification came to, k accepted: how often, and how often it had been foreseen.
