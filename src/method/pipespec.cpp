@@ -18,18 +18,26 @@ void PipeSpec::settle(const TokenTree& tree) {
     std::erase_if(choices, [&](const auto& choice) { return !tree.contains(choice.first); });
 }
 
-// Lets every stage take over what it has computed; the larger ones last, so that they have the last word.
+// Lets every stage take over what it has computed, the larger ones last. They may take a smaller one back to where it
+// had been before, so that what it computed then serves again.
 void PipeSpec::advance(TokenTree& tree, int32_t last_position) {
-  for (size_t stage = 0; stage < cascade_.stages(); ++stage)
-    for (;;) {
-      const NodeId end = tip(tree, stage);
-      const auto choice = choices_[stage].find(end);
-      if (choice == choices_[stage].end() || choice->second == kNoToken) break;
-      if (tree.node(end).position >= last_position || cascade_.output(stage).size() >= kFurthest) break;
-      const auto known = tree.child(end, choice->second);
-      const NodeId next = known ? *known : tree.append(end, choice->second, 1.0f);
-      cascade_.worked(stage, {&next, 1});
-    }
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t stage = 0; stage < cascade_.stages(); ++stage)
+      while (step(tree, stage, last_position)) moved = true;
+  }
+}
+
+// Puts out the stage's own token after its last one, if it is known.
+bool PipeSpec::step(TokenTree& tree, size_t stage, int32_t last_position) {
+  const NodeId end = tip(tree, stage);
+  const auto choice = choices_[stage].find(end);
+  if (choice == choices_[stage].end() || choice->second == kNoToken) return false;
+  if (tree.node(end).position >= last_position || cascade_.output(stage).size() >= kFurthest) return false;
+  const auto known = tree.child(end, choice->second);
+  const NodeId next = known ? *known : tree.append(end, choice->second, 1.0f);
+  cascade_.worked(stage, {&next, 1});
+  return true;
 }
 
 // Whether the stage will produce more without anybody's verdict.

@@ -32,6 +32,7 @@ class PipeSpec final : public Method {
   void begin(const Speculation& speculation);
   void settle(const TokenTree& tree);
   void advance(TokenTree& tree, int32_t last_position);
+  bool step(TokenTree& tree, size_t stage, int32_t last_position);
   bool goes_on(const Speculation& speculation, size_t stage) const;
   NodeId tip(const TokenTree& tree, size_t stage) const;
 
