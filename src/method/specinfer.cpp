@@ -23,7 +23,7 @@ std::vector<NodeId> SpecInfer::grow_static(TokenTree& tree, int32_t levels, int3
   std::vector<NodeId> undrafted, level = {tree.root().id};
   for (int32_t depth = 0; !level.empty(); ++depth) {
     members.insert(members.end(), level.begin(), level.end());
-    if (depth == levels) break;
+    if (depth == levels || members.size() > kFarEnough) break;
     std::vector<NodeId> next;
     for (const NodeId id : level) {
       if (tree.node(id).position >= last_position) continue;
@@ -63,9 +63,10 @@ Proposal SpecInfer::propose(Speculation& speculation, const Idle& idle) {
   if (nodes_ > 0) {
     undrafted = grow_best(tree, speculation.last_position, members);
     if (verifying && undrafted.empty()) {  // the likeliest continuations, for the next tree
+      const int32_t deepest = std::min(speculation.last_position, tree.root().position + 2 * depth_ + 1);
       for (const NodeId id : likeliest(
-               tree, [](const TokenTree::Node& n) { return !n.drafted; }, static_cast<size_t>(nodes_), -9.0,
-               speculation.last_position - 1))
+               tree, [&](const TokenTree::Node& n) { return !n.drafted && n.position < deepest; },
+               static_cast<size_t>(nodes_), -9.0, deepest - 1))
         undrafted.push_back(id);
     }
   } else {
