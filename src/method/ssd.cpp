@@ -8,7 +8,7 @@ namespace sluice {
 
 Proposal Ssd::propose(Speculation& speculation, const Idle& idle) {
   if (speculation.target.entered(speculation.tree.root().id)) return draft_outcomes(speculation);
-  if (!chain_.empty()) note_outcome(speculation.tree);
+  if (!chain_.empty() && speculation.tree.root().position > begin_) note_outcome(speculation.tree);
   return begin_round(speculation, idle);
 }
 
