@@ -16,7 +16,8 @@ namespace sluice {
 // after it. Output buffers hold the items after the last final one.
 //
 // Item: a value that can be compared. "Does the larger stage agree?" is asked of Items with ==: a stage that has looked
-// at the items before a place knows which item it would have put there.
+// at the items before a place knows which item it would have put there. No two items of one stream are equal: where
+// contents may come again, an item also says its place.
 template <class Item>
 class Cascade {
  public:

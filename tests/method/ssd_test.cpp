@@ -1,0 +1,170 @@
+#include "method/ssd.h"
+
+#include <algorithm>
+
+#include "method/fan_out.h"
+#include "method/scripted.h"
+
+namespace sluice {
+namespace {
+
+using namespace test;
+
+// The chain's own tokens and, beside each, others: five after every text.
+const Oracle kOracle = random_oracle(11, 5);
+
+// A round under way, with everything drafted for its outcomes.
+struct Round {
+  explicit Round(MethodOptions options) : play("ssd", options, kOracle), ssd(dynamic_cast<Ssd&>(play.method())) {
+    begin();
+  }
+
+  void begin() {
+    const Proposal proposal = ready();
+    chain = proposal.enter;
+    play.enter(chain);
+    play.step();
+  }
+  // The first proposal in which something enters.
+  Proposal ready() {
+    for (;;) {
+      Proposal proposal = play.propose();
+      if (!proposal.enter.empty() || proposal.expand.empty()) return proposal;
+      for (const Ask& ask : proposal.expand) play.answer(ask);
+      play.n_asked += proposal.expand.size();
+    }
+  }
+  // The target accepts k of the chain, then says the source's choice of this rank.
+  bool outcome(size_t k, size_t rank) {
+    for (size_t i = 0; i < k; ++i) EXPECT_TRUE(play.verdict(play.tree().node(chain[i + 1]).token).hit);
+    return play.verdict(kOracle(play.committed)[rank].token).hit;
+  }
+  // The tokens after the k-th token of the chain for which something is drafted.
+  std::vector<Token> foreseen(size_t k) const {
+    std::vector<Token> tokens;
+    for (const auto& node : play.tree().nodes())
+      if (node.parent == chain[k] && (k + 1 == chain.size() || node.id != chain[k + 1])) tokens.push_back(node.token);
+    return tokens;
+  }
+
+  Scripted play;
+  Ssd& ssd;
+  std::vector<NodeId> chain;
+};
+
+TEST(Ssd, AChainIsDraftedAndEntersLikeSpeculativeDecodings) {
+  Scripted play("ssd", {.depth = 3}, kOracle);
+  Tokens text, expected = {9};
+  for (int i = 0; i < 3; ++i) {
+    text.push_back(kOracle(text)[0].token);
+    expected.push_back(text.back());
+  }
+  EXPECT_EQ(play.step(), expected);
+}
+
+TEST(Ssd, TheOutcomesAreTheSourcesNextChoicesAsManyAsTheFanOutSays) {
+  for (const int32_t budget : {1, 4, 12}) {
+    Round round({.depth = 4, .budget = budget});
+    const auto fan = best_fanout(accepted_length_distribution(0.8, 4), {.scale = 0.5, .exponent = 1.0}, budget);
+    int total = 0;
+    for (size_t k = 0; k < round.chain.size(); ++k) {
+      const auto tokens = round.foreseen(k);
+      ASSERT_EQ(tokens.size(), std::min<size_t>(static_cast<size_t>(fan[k]), k < 4 ? 4 : 5)) << "k " << k;
+      const auto candidates = kOracle(round.play.text(round.chain[k]));
+      const size_t first = k < 4 ? 1 : 0;  // the drafted token was rejected, so it is no outcome
+      for (size_t i = 0; i < tokens.size(); ++i) EXPECT_EQ(tokens[i], candidates[first + i].token) << "k " << k;
+      total += fan[k];
+    }
+    EXPECT_LE(total, budget);
+  }
+}
+
+TEST(Ssd, EveryOutcomeHasAChainOfItsOwn) {
+  Round round({.depth = 3, .budget = 8});
+  for (size_t k = 0; k < round.chain.size(); ++k)
+    for (const Token token : round.foreseen(k)) {
+      NodeId at = *round.play.tree().child(round.chain[k], token);
+      for (int i = 0; i < 3; ++i) {
+        const auto next = round.play.tree().child(at, kOracle(round.play.text(at))[0].token);
+        ASSERT_TRUE(next) << "k " << k << ", token " << i;
+        at = *next;
+      }
+    }
+}
+
+TEST(Ssd, AForeseenOutcomesChainEntersAtOnce) {
+  Round round({.depth = 3, .budget = 12});
+  ASSERT_TRUE(round.outcome(1, 1));
+  const size_t asked = round.play.n_asked;
+  const Proposal proposal = round.ready();
+  EXPECT_EQ(proposal.enter.size(), 4u);
+  EXPECT_EQ(round.play.n_asked, asked);
+}
+
+TEST(Ssd, AnUnforeseenOutcomeIsDraftedFromTheTargetsToken) {
+  Round round({.depth = 3, .budget = 1});  // k = 3 alone
+  ASSERT_FALSE(round.outcome(1, 2));
+  const size_t asked = round.play.n_asked;
+  const Proposal proposal = round.ready();
+  EXPECT_EQ(proposal.enter.size(), 4u);
+  EXPECT_EQ(round.play.n_asked, asked + 3);
+}
+
+TEST(Ssd, HitsAreCountedByTheNumberOfAcceptedTokens) {
+  Round round({.depth = 3, .budget = 12});
+  for (const auto& [k, rank] : {std::pair<size_t, size_t>{0, 1}, {1, 1}, {1, 4}, {3, 0}, {3, 0}, {2, 4}}) {
+    round.outcome(k, rank);
+    round.begin();
+  }
+  const auto& outcomes = round.ssd.outcomes();
+  ASSERT_EQ(outcomes.size(), 4u);
+  EXPECT_EQ(outcomes[0].rounds, 1);
+  EXPECT_EQ(outcomes[0].hits, 1);
+  EXPECT_EQ(outcomes[1].rounds, 2);
+  EXPECT_EQ(outcomes[1].hits, 1);  // the fourth of the others is too unlikely
+  EXPECT_EQ(outcomes[2].rounds, 1);
+  EXPECT_EQ(outcomes[2].hits, 0);
+  EXPECT_EQ(outcomes[3].rounds, 2);
+  EXPECT_EQ(outcomes[3].hits, 2);
+}
+
+TEST(Ssd, AChainThatCouldNotEnterIsNoRound) {
+  Scripted play("ssd", {.depth = 2}, kOracle);
+  for (int i = 0; i < 2; ++i) play.answer(play.propose().expand.at(0));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(play.propose().enter.size(), 3u);  // other requests have taken the room
+  EXPECT_TRUE(dynamic_cast<Ssd&>(play.method()).outcomes().empty());
+  play.step();
+  play.verdict(kOracle({})[0].token);
+  play.verdict(49);
+  play.step();
+  const auto& outcomes = dynamic_cast<Ssd&>(play.method()).outcomes();
+  ASSERT_EQ(outcomes.size(), 2u);
+  EXPECT_EQ(outcomes[0].rounds, 0);
+  EXPECT_EQ(outcomes[1].rounds, 1);
+}
+
+TEST(Ssd, TheFanOutFollowsWhatHasBeenSeen) {
+  // Everything is accepted, always: what remains to be guessed is the token after the chain.
+  Round always({.depth = 3, .budget = 6});
+  for (int i = 0; i < 60; ++i) {
+    always.outcome(3, 0);
+    always.begin();
+  }
+  // Nothing is: what the target says instead of the first token.
+  Round never({.depth = 3, .budget = 6});
+  for (int i = 0; i < 60; ++i) {
+    never.outcome(0, 1);
+    never.begin();
+  }
+  EXPECT_GT(always.foreseen(3).size(), always.foreseen(0).size());
+  EXPECT_GT(never.foreseen(0).size(), never.foreseen(3).size());
+}
+
+TEST(Ssd, NothingGoesBeyondTheLastPosition) {
+  Scripted play("ssd", {.depth = 6}, kOracle, /*last_position=*/8);
+  for (int i = 0; i < 4; ++i) play.step();
+  EXPECT_LE(play.tree().deepest(), 8);
+}
+
+}  // namespace
+}  // namespace sluice
