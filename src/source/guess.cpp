@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/math.h"
 #include "base/random.h"
@@ -9,8 +10,22 @@
 
 namespace sluice {
 
+namespace {
+
+// NaN as -inf, +inf as the largest float: as the sampler takes them. `kept` holds what had to be changed.
+std::span<const float> usable(std::span<const float> logits, std::vector<float>& kept) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  if (std::all_of(logits.begin(), logits.end(), [](float logit) { return logit <= kLargest; })) return logits;
+  kept.assign(logits.begin(), logits.end());
+  for (float& logit : kept) logit = std::isnan(logit) ? -INFINITY : std::min(logit, kLargest);
+  return kept;
+}
+
+}  // namespace
+
 TopLogits top_logits(std::span<const float> logits, int32_t n_tokens) {
-  logits = logits.first(std::min(logits.size(), static_cast<size_t>(n_tokens)));
+  std::vector<float> numbers;
+  logits = usable(logits.first(std::min(logits.size(), static_cast<size_t>(n_tokens))), numbers);
   const auto better = [](const TopLogits::Entry& a, const TopLogits::Entry& b) {
     return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
   };
@@ -71,10 +86,17 @@ std::vector<Candidate> guess(const TopLogits& top, const SamplingParams& samplin
                         .choice = sampling.choice,
                         .position = static_cast<uint32_t>(position),
                         .purpose = Purpose::kSample};
-    constexpr double kFiltered = 3.0;  // logits; the target's filters may keep what the draft's own would not
-    for (size_t i = 0; i < scored.size(); ++i)
-      scored[i].score +=
-          temperature * gumbel(site, static_cast<uint32_t>(scored[i].token)) - (i < kept ? 0 : kFiltered);
+    for (Scored& s : scored) s.score += temperature * gumbel(site, static_cast<uint32_t>(s.token));
+    // The target's filters may keep what the draft's own would not: but none of that is the best guess.
+    constexpr double kFiltered = 3.0;  // logits
+    const auto best = [](auto begin, auto end) {
+      return std::max_element(begin, end, [](const Scored& a, const Scored& b) { return a.score < b.score; });
+    };
+    const auto filtered = scored.begin() + static_cast<ptrdiff_t>(kept);
+    if (filtered != scored.end()) {
+      const double above = best(filtered, scored.end())->score - best(scored.begin(), filtered)->score;
+      for (auto s = filtered; s != scored.end(); ++s) s->score -= std::max(0.0, above) + kFiltered;
+    }
     std::stable_sort(scored.begin(), scored.end(), [](const Scored& a, const Scored& b) { return a.score > b.score; });
     double sum = 0.0;
     for (const Scored& s : scored) sum += exp_f64(s.score - scored[0].score);

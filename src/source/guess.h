@@ -21,7 +21,8 @@ struct TopLogits {
   double log_sum = 0.0;
 };
 
-// logits: [n_vocab]; NaN and what lies beyond `n_tokens`, the target's vocabulary, are left out.
+// logits: [n_vocab]; NaN and what lies beyond `n_tokens`, the target's vocabulary, are left out, and +inf is the
+// largest float.
 TopLogits top_logits(std::span<const float> logits, int32_t n_tokens);
 
 // How many of the first tokens, weighted by `weights` (descending, at temperature already), the filters keep.
@@ -32,7 +33,7 @@ size_t kept_by_filters(const std::vector<double>& weights, const SamplingParams&
 // Greedy: the draft's own probabilities. Sampled: rule `match` draws the target's token as argmax over
 // logit / T + noise, with noise that anybody can compute, so the source perturbs its logits by the same T x noise and
 // ranks by the sum; its softmax is taken for the probability, which becomes the greedy one as T goes to 0. What the
-// request's filters would keep of the draft's own distribution goes first.
+// request's filters would keep of the draft's own distribution goes first: at least the best guess is one of those.
 std::vector<Candidate> guess(const TopLogits& top, const SamplingParams& sampling, int32_t position, int32_t count);
 
 }  // namespace sluice

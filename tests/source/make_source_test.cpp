@@ -1,0 +1,52 @@
+#include "source/make_source.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// The slots, as "ngram", "draft 0" or "ngram+draft 1".
+Names slots(const Names& names, size_t n_drafts, bool hierarchy) {
+  const auto made = make_sources(names, n_drafts, hierarchy);
+  EXPECT_TRUE(made);
+  Names all;
+  for (const SourceSlot& slot : *made)
+    all.push_back(slot.name() + (slot.draft ? " " + std::to_string(*slot.draft) : ""));
+  return all;
+}
+
+std::string error_of(const Names& names, size_t n_drafts) {
+  const auto made = make_sources(names, n_drafts, false);
+  if (made) return "";
+  EXPECT_EQ(made.error().kind, ErrorKind::kInput);
+  return made.error().message;
+}
+
+TEST(MakeSources, WithoutNamesItIsTheDraftModelsIfThereAreAny) {
+  EXPECT_EQ(slots({}, 0, false), Names{"ngram"});
+  EXPECT_EQ(slots({}, 0, true), Names{"ngram"});
+  EXPECT_EQ(slots({}, 1, false), Names{"draft 0"});
+  EXPECT_EQ(slots({}, 3, false), Names{"draft 2"}) << "the largest";
+  EXPECT_EQ(slots({}, 3, true), (Names{"draft 0", "draft 1", "draft 2"}));
+}
+
+TEST(MakeSources, NamedOnesAreFusedOrMakeAHierarchy) {
+  EXPECT_EQ(slots({"ngram"}, 2, false), Names{"ngram"});
+  EXPECT_EQ(slots({"ngram"}, 2, true), Names{"ngram"});
+  EXPECT_EQ(slots({"draft"}, 2, false), Names{"draft 1"});
+  EXPECT_EQ(slots({"ngram", "draft"}, 2, false), Names{"ngram+draft 1"});
+  EXPECT_EQ(slots({"draft", "ngram"}, 2, false), Names{"ngram+draft 1"});
+  EXPECT_EQ(slots({"draft", "ngram"}, 2, true), (Names{"ngram", "draft 0", "draft 1"})) << "the cheapest comes first";
+}
+
+TEST(MakeSources, RefusesWhatItDoesNotHave) {
+  EXPECT_EQ(error_of({"ngram", "oracle"}, 0), "--source oracle is not available; there are: ngram, draft");
+  EXPECT_EQ(error_of({"ngram", "ngram"}, 0), "--source names ngram twice");
+  EXPECT_EQ(error_of({"draft", "draft"}, 1), "--source names draft twice");
+  EXPECT_EQ(error_of({"draft"}, 0), "--source draft needs a model: add --draft FILE");
+}
+
+}  // namespace
+}  // namespace sluice
