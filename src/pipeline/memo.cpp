@@ -10,7 +10,7 @@ namespace sluice {
 
 namespace {
 
-constexpr std::array<char, 8> kMagic = {'s', 'l', 'u', 'i', 'c', 'e', 'm', '1'};
+constexpr std::array<char, 8> kMagic = {'s', 'l', 'u', 'i', 'c', 'e', 'm', '2'};
 
 uint64_t mix(uint64_t x) {  // the finaliser of splitmix64
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -18,14 +18,40 @@ uint64_t mix(uint64_t x) {  // the finaliser of splitmix64
   return x ^ (x >> 31);
 }
 
-template <class T>
-void put(std::ofstream& file, const T& value) {
-  file.write(reinterpret_cast<const char*>(&value), sizeof value);
-}
-template <class T>
-bool get(std::ifstream& file, T& value) {
-  return static_cast<bool>(file.read(reinterpret_cast<char*>(&value), sizeof value));
-}
+// FNV-1a of all that was written or read: a damaged file must not become somebody's tokens.
+class Checksum {
+ public:
+  void add(const char* bytes, size_t n) {
+    for (size_t i = 0; i < n; ++i) sum_ = (sum_ ^ static_cast<uint8_t>(bytes[i])) * 0x100000001B3ull;
+  }
+  uint64_t value() const { return sum_; }
+
+ private:
+  uint64_t sum_ = 0xCBF29CE484222325ull;
+};
+
+struct Writer {
+  std::ofstream file;
+  Checksum sum;
+  template <class T>
+  void put(const T& value) {
+    const char* bytes = reinterpret_cast<const char*>(&value);
+    file.write(bytes, sizeof value);
+    sum.add(bytes, sizeof value);
+  }
+};
+
+struct Reader {
+  std::ifstream file;
+  Checksum sum;
+  template <class T>
+  bool get(T& value) {
+    char* bytes = reinterpret_cast<char*>(&value);
+    if (!file.read(bytes, sizeof value)) return false;
+    sum.add(bytes, sizeof value);
+    return true;
+  }
+};
 
 }  // namespace
 
@@ -56,53 +82,60 @@ const TopLogits* Memo::find_top(PathKey key) const {
 }
 
 Status Memo::load(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {};
+  Reader in{.file = std::ifstream(path, std::ios::binary), .sum = {}};
+  if (!in.file) return {};
   const auto damaged = [&] {
-    return input_error("--memo " + path + ": not a memo of this version, or cut off; remove it to begin anew");
+    return input_error("--memo " + path + ": not a memo of this version, or damaged; remove it to begin anew");
   };
   std::array<char, 8> magic{};
   uint64_t n_draws = 0, n_tops = 0;
-  if (!get(file, magic) || magic != kMagic || !get(file, n_draws) || !get(file, n_tops)) return damaged();
+  if (!in.get(magic) || magic != kMagic || !in.get(n_draws) || !in.get(n_tops)) return damaged();
+  Memo read;
   for (uint64_t i = 0; i < n_draws; ++i) {
     PathKey key;
     Draw draw;
-    if (!get(file, key) || !get(file, draw)) return damaged();
-    keep(key, draw);
+    if (!in.get(key) || !in.get(draw)) return damaged();
+    read.keep(key, draw);
   }
   for (uint64_t i = 0; i < n_tops; ++i) {
     PathKey key;
     TopLogits top;
     uint32_t count = 0;
-    if (!get(file, key) || !get(file, top.log_sum) || !get(file, count) || count > TopLogits::kKept) return damaged();
+    if (!in.get(key) || !in.get(top.log_sum) || !in.get(count) || count > TopLogits::kKept) return damaged();
     top.entries.resize(count);
     for (auto& entry : top.entries)
-      if (!get(file, entry)) return damaged();
-    keep(key, std::move(top));
+      if (!in.get(entry)) return damaged();
+    read.keep(key, std::move(top));
   }
+  const uint64_t sum = in.sum.value();
+  uint64_t expected = 0;
+  if (!in.get(expected) || expected != sum || in.file.peek() != std::ifstream::traits_type::eof()) return damaged();
+  draws_.merge(read.draws_);
+  tops_.merge(read.tops_);
   return {};
 }
 
 Status Memo::save(const std::string& path) const {
   const std::string unfinished = path + ".tmp";
-  std::ofstream file(unfinished, std::ios::binary);
-  put(file, kMagic);
-  put(file, static_cast<uint64_t>(draws_.size()));
-  put(file, static_cast<uint64_t>(tops_.size()));
+  Writer out{.file = std::ofstream(unfinished, std::ios::binary), .sum = {}};
+  out.put(kMagic);
+  out.put(static_cast<uint64_t>(draws_.size()));
+  out.put(static_cast<uint64_t>(tops_.size()));
   for (const auto& [key, draw] : draws_) {
-    put(file, key);
-    put(file, draw);
+    out.put(key);
+    out.put(draw);
   }
   for (const auto& [key, top] : tops_) {
-    put(file, key);
-    put(file, top.log_sum);
-    put(file, static_cast<uint32_t>(top.entries.size()));
-    for (const auto& entry : top.entries) put(file, entry);
+    out.put(key);
+    out.put(top.log_sum);
+    out.put(static_cast<uint32_t>(top.entries.size()));
+    for (const auto& entry : top.entries) out.put(entry);
   }
-  file.close();
+  out.put(out.sum.value());
+  out.file.close();
   std::error_code error;
-  if (file) std::filesystem::rename(unfinished, path, error);
-  if (!file || error) {
+  if (out.file) std::filesystem::rename(unfinished, path, error);
+  if (!out.file || error) {
     std::filesystem::remove(unfinished, error);
     return runtime_error("--memo " + path + ": cannot be written; is the disk full?");
   }

@@ -33,7 +33,8 @@ class Memo {
   void keep(PathKey key, const Draw& draw) { draws_.insert_or_assign(key, draw); }
   void keep(PathKey key, TopLogits top) { tops_.insert_or_assign(key, std::move(top)); }
 
-  // Adds what a file holds, if there is one. Errors (kInput): it is no such file, or cut off.
+  // Adds what a file holds, if there is one. Errors (kInput): it is no such file, or damaged; then
+  // nothing has been added.
   Status load(const std::string& path);
   // Writes everything beside the file's place and renames. Errors (kRuntime) name the file.
   Status save(const std::string& path) const;

@@ -178,8 +178,10 @@ std::vector<TopLogits> Worker::tops(std::span<const Row> rows, std::span<const f
   std::vector<TopLogits> top(rows.size());
   std::vector<Row> unknown;
   std::vector<size_t> places;
+  // Another target may have more or fewer tokens that can be guessed.
+  const auto key = [&](const Row& row) { return lazy_->key(row).with(static_cast<uint64_t>(options_.guessable)); };
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (const TopLogits* known = lazy() ? memo_->find_top(lazy_->key(rows[i])) : nullptr) {
+    if (const TopLogits* known = lazy() ? memo_->find_top(key(rows[i])) : nullptr) {
       top[i] = *known;
     } else {
       unknown.push_back(rows[i]);
@@ -195,7 +197,7 @@ std::vector<TopLogits> Worker::tops(std::span<const Row> rows, std::span<const f
   }
   for (size_t i = 0; i < unknown.size(); ++i) {
     top[places[i]] = top_logits(std::span(logits_).subspan(i * v, v), options_.guessable);
-    if (lazy()) memo_->keep(lazy_->key(unknown[i]), top[places[i]]);
+    if (lazy()) memo_->keep(key(unknown[i]), top[places[i]]);
   }
   return top;
 }

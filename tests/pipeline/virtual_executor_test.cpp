@@ -146,6 +146,86 @@ TEST(VirtualExecutor, JitterKeepsWithinItsBounds) {
   EXPECT_GT(most, 0.0013);
 }
 
+// A target of three stages of 1 ms and a draft model whose pass takes 0.4 ms.
+PipelineSpec with_draft(Jitter jitter = {}) {
+  return {.stages = 3,
+          .drafts = {&two_layers()},
+          .profile = R"({"stage": {"points": [[1, 0.001]]}, "draft": {"points": [[1, 0.0004]]}})",
+          .jitter = jitter};
+}
+
+struct OfModel {
+  int32_t model, batch;
+  double begin, end;  // of a stage; an outcome: when it came
+  bool outcome;
+  auto operator<=>(const OfModel&) const = default;
+};
+
+std::vector<OfModel> watch_models(Executor& executor, int outcomes) {
+  std::vector<OfModel> seen;
+  while (outcomes > 0) {
+    const Event event = executor.next();
+    if (const auto* report = std::get_if<StageReport>(&event))
+      seen.push_back({report->model.value, report->batch.value, report->begin, report->end, false});
+    if (const auto* outcome = std::get_if<Outcome>(&event)) {
+      seen.push_back({outcome->model.value, outcome->batch.value, executor.now(), executor.now(), true});
+      --outcomes;
+    }
+  }
+  return seen;
+}
+
+TEST(VirtualExecutor, ModelsWorkSideBySideEachAtItsOwnPace) {
+  const auto executor = make_executor(six_layers(), with_draft());
+  for (int32_t i = 0; i < 3; ++i) executor->submit(kTarget, prompt_batch(i));
+  for (int32_t i = 0; i < 3; ++i) executor->submit(ModelId(1), prompt_batch(i));
+  int32_t reports[2] = {}, outcomes[2] = {};
+  double time = 0;
+  for (const OfModel& s : watch_models(*executor, 6)) {
+    EXPECT_GE(s.end, time) << "events come in the order of time";
+    time = s.end;
+    (s.outcome ? outcomes : reports)[s.model]++;
+    if (s.model == 1) {
+      EXPECT_NEAR(s.end, 0.0004 * (s.batch + 1), 1e-12);
+    } else if (s.outcome) {
+      EXPECT_NEAR(s.end, 0.001 * (s.batch + 3), 1e-12);
+    }
+  }
+  EXPECT_EQ(reports[0], 8);  // the last one comes with the last outcome
+  EXPECT_EQ(reports[1], 3);
+  EXPECT_EQ(outcomes[0], 3);
+  EXPECT_EQ(outcomes[1], 3);
+}
+
+TEST(VirtualExecutor, ACancelConcernsItsModelAlone) {
+  const auto executor = make_executor(six_layers(), with_draft());
+  executor->submit(kTarget, prompt_batch(0));
+  executor->submit(ModelId(1), prompt_batch(0));
+  executor->cancel(ModelId(1), {{{BatchId(0), 0}}});
+  for (int32_t events = 0; events < 6;) {
+    const Event event = executor->next();
+    if (const auto* report = std::get_if<StageReport>(&event)) {
+      EXPECT_EQ(report->rows_computed, report->model == kTarget ? 1 : 0);
+      ++events;
+    } else if (std::get_if<Outcome>(&event) != nullptr) {
+      ++events;
+    }
+  }
+}
+
+TEST(VirtualExecutor, SeveralModelsAreDeterministicToo) {
+  const auto run = [](uint64_t seed) {
+    const auto executor = make_executor(six_layers(), with_draft({.amount = 2.0, .seed = seed}));
+    for (int32_t i = 0; i < 6; ++i) {
+      executor->submit(kTarget, prompt_batch(i));
+      executor->submit(ModelId(1), prompt_batch(i));
+    }
+    return watch_models(*executor, 12);
+  };
+  EXPECT_TRUE(run(1) == run(1));
+  EXPECT_FALSE(run(1) == run(2));
+}
+
 TEST(VirtualExecutorDeath, WaitingForNothingIsABrokenInvariant) {
   const auto executor = make_executor(six_layers(), {.stages = 2});
   EXPECT_FALSE(executor->poll().has_value());
