@@ -369,9 +369,15 @@ std::optional<double> Engine::verdict_due() const {
   return std::nullopt;
 }
 
-// Gives every model whose first stage is free its next batch.
+// What enters one model may be what another was waiting for: a draft model goes on below a tree when that has entered.
 void Engine::feed() {
-  if (running_.empty()) return;
+  while (feed_idle()) {
+  }
+}
+
+// Gives every model whose first stage is free its next batch; whether there was one.
+bool Engine::feed_idle() {
+  if (running_.empty()) return false;
   std::vector<Room> rooms;
   bool idle = false;
   for (const Lane& lane : lanes_) {
@@ -385,7 +391,7 @@ void Engine::feed() {
       }
     idle = idle || rooms.back().idle;
   }
-  if (!idle) return;
+  if (!idle) return false;
   auto plans = scheduler_.compose(running_, rooms);
   // A method may wait for a source that has no room to answer: then the roots go on alone, and their verdicts make
   // room.
@@ -393,8 +399,13 @@ void Engine::feed() {
   const auto empty = [](const std::vector<Planned>& plan) { return plan.empty(); };
   if (std::all_of(lanes_.begin(), lanes_.end(), quiet) && std::all_of(plans.begin(), plans.end(), empty))
     for (Request* request : running_) plans[0].push_back({request, request->speculation.tree.root().id});
-  for (size_t m = 0; m < lanes_.size(); ++m)
-    if (!plans[m].empty()) send(lanes_[m], plans[m]);
+  bool sent = false;
+  for (size_t m = 0; m < lanes_.size(); ++m) {
+    if (plans[m].empty()) continue;
+    send(lanes_[m], plans[m]);
+    sent = true;
+  }
+  return sent;
 }
 
 void Engine::send(Lane& lane, const std::vector<Planned>& plan) {

@@ -88,6 +88,7 @@ class Engine {
   void finish(Request& request, Finish finish);
   void prune(Request& request, const std::vector<NodeId>& nodes, Fate fate);
   void feed();
+  bool feed_idle();
   void send(Lane& lane, const std::vector<Planned>& plan);
   std::optional<double> verdict_due() const;
   Row make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId batch, std::vector<Draws>& draws);
