@@ -128,6 +128,15 @@ Status check(const CommonOptions& options) {
     return input_error("--compute lazy works only on a simulated clock: add --executor virtual");
   if (!options.memo.empty() && options.compute != "lazy")
     return input_error("--memo keeps the results of --compute lazy");
+  if (!options.memo.empty()) SLUICE_TRY_STATUS(check_writable("--memo", options.memo));
+  constexpr int64_t kMostNodes = 255;  // with the root they fit into a batch
+  int64_t level = 1, nodes = 0;
+  for (const int32_t children : options.branching) {
+    nodes += level *= children;
+    if (nodes > kMostNodes)
+      return input_error("--tree: a tree of " + std::to_string(nodes) + " nodes or more; there may be " +
+                         std::to_string(kMostNodes) + " at most, the root not counted");
+  }
   SLUICE_TRY_STATUS(make_sources(options.sources, options.drafts.size(), false).map([](const auto&) {}));
   return options.trace.empty() ? Status() : check_writable("--trace", options.trace);
 }

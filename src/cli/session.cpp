@@ -106,8 +106,10 @@ Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter 
   engine.context = options_.context;
   engine.cuts = cuts_;
   engine.trace = !options_.trace.empty();
-  // A level of the tree in every stage, one more that waits and one that has just come out.
-  engine.n_cells = n_requests * (options_.context + options_.width * (n_stages + 2));
+  // A step's rows in every stage, those that wait and those that have just come out; and at least a batch of them,
+  // since chains and static trees enter as a whole, whatever the width.
+  const int32_t rows = std::min(options_.width * options_.levels, engine.scheduler.row_budget);
+  engine.n_cells = n_requests * (options_.context + std::max(rows * (n_stages + 2), engine.scheduler.row_budget));
   // Short enough to fill the pipeline, long enough to use wide products well.
   engine.scheduler.prompt_chunk = n_stages == 1 ? 256 : 64;
   if (profile_) engine.cost.emplace(*profile_, cuts_, model_->hparams().d_model);
