@@ -58,6 +58,45 @@ TEST(Profile, TheShippedOnesAreReadAndKeptByJson) {
   }
 }
 
+// A profile whose draft models take 1, 2, … ms.
+Profile with_drafts(int n) {
+  Profile profile;
+  profile.name = "test";
+  profile.link = {.latency = 0.25, .bandwidth = 0};
+  for (int i = 1; i <= n; ++i)
+    profile.drafts.push_back({.points = {{1, 0.001 * i}, {64, 0.002 * i}}, .step_rows = 64, .step_add = 0.004 * i});
+  return profile;
+}
+
+TEST(Profile, DraftModelsTakeTheirTimesTheLargestFirst) {
+  const auto milliseconds = [](int in_profile, size_t i, size_t n) {
+    return 1000.0 * with_drafts(in_profile).for_draft(i, n)->stage.at(1);
+  };
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(milliseconds(3, i, 3), static_cast<double>(i) + 1, 1e-9);
+  EXPECT_NEAR(milliseconds(3, 0, 1), 3, 1e-9) << "a single one is the largest";
+  EXPECT_NEAR(milliseconds(3, 0, 2), 2, 1e-9);
+  EXPECT_NEAR(milliseconds(3, 1, 2), 3, 1e-9);
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(milliseconds(1, i, 3), 1, 1e-9) << "all take what there is";
+  EXPECT_NEAR(milliseconds(2, 0, 3), 1, 1e-9);
+  EXPECT_NEAR(milliseconds(2, 1, 3), 1, 1e-9);
+  EXPECT_NEAR(milliseconds(2, 2, 3), 2, 1e-9);
+}
+
+TEST(Profile, TheStagesOfADraftModelShareItsPass) {
+  const Profile profile = *with_drafts(1).for_draft(0, 1, /*n_stages=*/4);
+  EXPECT_NEAR(profile.stage.at(1), 0.00025, 1e-12);
+  EXPECT_NEAR(profile.stage.at(128), 0.0005 + 0.001, 1e-12);
+  EXPECT_EQ(profile.link.latency, 0.25);
+  EXPECT_FALSE(profile.per_layer());
+}
+
+TEST(Profile, WithoutATimeForDraftModelsItSaysSo) {
+  const auto none = with_drafts(0).for_draft(0, 1);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().kind, ErrorKind::kInput);
+  EXPECT_NE(none.error().message.find("profile test"), std::string::npos);
+}
+
 TEST(Profile, ErrorsNameTheFileAndTheField) {
   const std::pair<const char*, const char*> wrong[] = {
       {"[]", "not a JSON object"},

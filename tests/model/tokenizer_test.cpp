@@ -247,6 +247,26 @@ TEST(Tokenizer, LoadsShardedModels) {
   EXPECT_EQ(tiny_tokenizer(spec).size(), 323);
 }
 
+TEST(CheckVocabulary, TheSameTextForEveryTokenThatBothHaveIsEnough) {
+  const Tokenizer target = tiny_tokenizer();
+  for (const int32_t extra : {0, 64, 100}) {  // shorter, equal, longer
+    TinyModelSpec spec;
+    spec.n_layers = 1;
+    spec.extra_tokens = extra;
+    EXPECT_TRUE(check_vocabulary("draft.gguf", tiny_tokenizer(spec), "target.gguf", target)) << extra;
+  }
+}
+
+TEST(CheckVocabulary, NamesBothFilesAndTheFirstTokenThatDiffers) {
+  TinyModelSpec spec;
+  spec.tokenizer = "llama";
+  const auto status = check_vocabulary("draft.gguf", tiny_tokenizer(spec), "target.gguf", tiny_tokenizer());
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().kind, ErrorKind::kInput);
+  for (const char* part : {"--draft draft.gguf", "target.gguf", "token 0 is '<unk>' there and '<|endoftext|>' here"})
+    EXPECT_NE(status.error().message.find(part), std::string::npos) << status.error().message;
+}
+
 // libllama's std::regex needs a deep stack for this.
 TEST(Tokenizer, VeryLongWords) {
   for (const char* pre : {"default", "tekken", "qwen2"}) {
