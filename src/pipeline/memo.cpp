@@ -80,10 +80,12 @@ Status Memo::load(const std::string& path) {
       if (!get(file, entry)) return damaged();
     keep(key, std::move(top));
   }
+  changed_ = false;
   return {};
 }
 
-Status Memo::save(const std::string& path) const {
+Status Memo::save(const std::string& path) {
+  if (!changed_) return {};
   const std::string unfinished = path + ".tmp";
   std::ofstream file(unfinished, std::ios::binary);
   put(file, kMagic);
@@ -106,6 +108,7 @@ Status Memo::save(const std::string& path) const {
     std::filesystem::remove(unfinished, error);
     return runtime_error("--memo " + path + ": cannot be written; is the disk full?");
   }
+  changed_ = false;
   return {};
 }
 
