@@ -169,7 +169,7 @@ class Bench {
                            {"turns", options_.turns}},
                           {{"summary", report.summary()},
                            {"complete", report.conversations() == grid_.size()},
-                           {"identical", report.difference().empty()}},
+                           {"identical", options_.verify == "match" ? json(report.difference().empty()) : json()}},
                           last);
   }
 
