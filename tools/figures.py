@@ -4,7 +4,7 @@
     tools/figures.py [--study bench/out/study] [--out bench/out/figures] [NAME...]      by default every figure
 
 What a figure shows is chosen by the settings in the results, not by their names; a figure whose results are not there is
-left out, with a word. Needs matplotlib: apt-get install python3-matplotlib, or pip install matplotlib.
+left out, with a word. Needs matplotlib, for instance Debian's python3-matplotlib (which is /usr/bin/python3's).
 
 Exit status: 0; 1 when nothing could be drawn; 2 for a wrong command line.
 """
@@ -22,7 +22,8 @@ try:
     from matplotlib import pyplot as plt
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 except ImportError:
-    sys.exit("figures.py: matplotlib is missing: apt-get install python3-matplotlib, or pip install matplotlib")
+    sys.exit(f"figures.py: {sys.executable} has no matplotlib: apt-get install python3-matplotlib and run this with "
+             "/usr/bin/python3, or pip install matplotlib")
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TASKS = {"humaneval": "HumanEval", "gsm8k": "GSM8K", "mt_bench": "MT-Bench"}
@@ -37,7 +38,7 @@ plt.rcParams.update({
     "figure.titlesize": 12, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": "#e4e4e4", "grid.linewidth": 0.8, "axes.axisbelow": True, "axes.edgecolor": "#666666",
     "xtick.color": "#333333", "ytick.color": "#333333", "legend.frameon": False, "lines.linewidth": 1.8,
-    "lines.markersize": 6, "svg.hashsalt": "sluice", "svg.fonttype": "path"})
+    "lines.markersize": 7, "svg.hashsalt": "sluice", "svg.fonttype": "path"})
 
 
 class Missing(Exception):
@@ -64,7 +65,8 @@ class Point:
         return sum(run["seconds"]["decode"] for run in self.of(task)) / max(1, self.tokens(task))
 
     def speedup(self, task=None):
-        return self.plain.seconds_a_token(task) / self.seconds_a_token(task)
+        seconds = self.seconds_a_token(task)
+        return self.plain.seconds_a_token(task) / seconds if seconds > 0 else math.nan
 
     def hits(self, task=None):
         """The share of tokens that the tree held when the target named them."""
@@ -95,6 +97,9 @@ def load(folder):
             result = json.load(file)
         if not isinstance(result, dict) or "costs" not in result.get("settings", {}):
             continue  # a profile, or not ours
+        if not result["complete"]:
+            print(f"{path}: left out, it is incomplete")
+            continue
         groups = {}
         for run in result["runs"]:
             groups.setdefault((run["method"], run["temp"]), []).append(run)
@@ -155,11 +160,19 @@ def legend_below(figure, axis, columns=4):
 def finish(figure, study, legend_rows, points):
     """Leaves room for the legend and says below what was measured."""
     of = points[0].settings
+    profiles = list(dict.fromkeys(point.settings["profile"] for point in points))
+    profile = " and ".join(profiles) if len(profiles) < 3 else os.path.commonprefix(profiles) + "…"
     prompts = max(len({run["id"] for run in point.of(task)}) for point in points for task in study.tasks)
-    figure.text(0.5, 0.01, f"{of['model']}, profile {of['profile']}, {prompts} prompt{'s' if prompts > 1 else ''} a task, "
+    figure.text(0.5, 0.01, f"{of['model']}, profile {profile}, {prompts} prompt{'s' if prompts > 1 else ''} a task, "
                 f"{of['max_tokens']} tokens an answer", ha="center", va="bottom", fontsize=7.5, color="#666666")
     height = figure.get_size_inches()[1]
     figure.tight_layout(rect=(0, 0.045 + (0.24 * legend_rows) / height, 1, 1))
+
+
+def from_zero(axes):
+    """For panels that share their y axis, when all is drawn."""
+    axes[0].set_ylim(bottom=0)
+    axes[0].yaxis.set_major_locator(MaxNLocator(7, integer=True))
 
 
 def style(method, label=None, **more):
@@ -224,13 +237,13 @@ def speedup_by_stages(study):
     stages = sorted({point.settings["stages"] for point in points})
     if len(stages) < 2:
         raise Missing("specpipe at width 16 with several numbers of stages")
-    figure, axes = panels(study, "SpecPipe by the number of stages, width 16", "speed-up over the plain pipeline", "stages")
+    figure, axes = panels(study, "SpecPipe by the number of stages, width 16", "speed-up over plain decoding", "stages")
     for axis, task in zip(axes, study.tasks):
         axis.plot([1, max(stages)], [1, max(stages)], color="#999999", linestyle=":", label="a token every step")
         line(axis, [(1, 1)] + [(p.settings["stages"], p.speedup(task)) for p in points if p.settings["stages"] > 1],
              style("specpipe"))
         ticks(axis, sorted({1, *stages}))
-        axis.set_ylim(bottom=0)
+    from_zero(axes)
     finish(figure, study, legend_below(figure, axes[0]), points)
     return figure
 
@@ -241,8 +254,8 @@ def speedup_by_width(study):
     widths = sorted({point.settings["width"] for point in specpipe + surge})
     if len(widths) < 2:
         raise Missing("specpipe or surge at 7 stages with several widths")
-    figure, axes = panels(study, "Speed-up by the width of the tree, 7 stages", "speed-up over the plain pipeline",
-                          "width: nodes a level (SpecPipe) or rows a step (Surge)")
+    figure, axes = panels(study, "Speed-up by width at 7 stages: nodes a level (SpecPipe), rows a step (Surge)",
+                          "speed-up over plain decoding", "width")
     for axis, task in zip(axes, study.tasks):
         axis.axhline(7, color="#999999", linestyle=":", label="a token every step")
         axis.set_xscale("log", base=2)
@@ -250,8 +263,7 @@ def speedup_by_width(study):
             if points:
                 line(axis, [(p.settings["width"], p.speedup(task)) for p in points], style(method))
         ticks(axis, widths)
-        axis.set_ylim(bottom=0)
-        axis.xaxis.label.set_fontsize(8.5)
+    from_zero(axes)
     finish(figure, study, legend_below(figure, axes[0]), specpipe + surge)
     return figure
 
@@ -266,8 +278,8 @@ def by_chain(study, title, xlabel, lines):
         for points, key, kind in lines:
             if points:
                 line(axis, [(point.settings[key], point.speedup(task)) for point in points], kind)
-        axis.set_ylim(bottom=0)
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    from_zero(axes)
     finish(figure, study, legend_below(figure, axes[0]), [point for points, _, _ in lines for point in points])
     return figure
 
@@ -303,7 +315,7 @@ def accuracy_against_tbt(study):
             if mine:
                 axis.plot([100 * p.hits(task) for p in mine], [1000 * p.seconds_a_token(task) for p in mine],
                           **style(method, linestyle="none"))
-        axis.set_ylim(bottom=0)
+    from_zero(axes)
     finish(figure, study, legend_below(figure, axes[0]), points)
     return figure
 
@@ -323,7 +335,8 @@ def run_lengths(study):
             ended = [length for run in point.of(task) for length in run["runs"][:-1]]
             cut = [run["runs"][-1] for run in point.of(task)]
             color = METHODS[method][0]
-            axis.hist([ended, cut], bins=bins, stacked=True, color=[color, "white"], edgecolor=color, linewidth=0.8)
+            axis.hist([ended, cut], bins=bins, stacked=True, color=[color, "white"], edgecolor=color, linewidth=0.8,
+                      rwidth=0.9)
             axis.yaxis.set_major_locator(MaxNLocator(4, integer=True))
             axis.grid(axis="x", visible=False)
             if method == next(iter(best)):
@@ -340,13 +353,15 @@ def run_lengths(study):
 
 def utilisation_by_stage(study):
     best = seven_stages(study)
-    figure, axes = panels(study, "Utilisation of the stages, each method at its best setting", "share of time busy, %", "stage")
+    figure, axes = panels(study, "Utilisation of the stages, each method at its best setting", "share of time busy, %",
+                          "stage")
     for axis, task in zip(axes, study.tasks):
         series = []
         for method, point in best.items():
             runs = [run for run in point.of(task) if run["stage_utilisation"]]
             time = sum(run["seconds"]["decode"] for run in runs)
-            busy = [100 * sum(run["stage_utilisation"][s] * run["seconds"]["decode"] for run in runs) / time for s in range(7)]
+            busy = [100 * sum(run["stage_utilisation"][stage] * run["seconds"]["decode"] for run in runs) / time
+                    for stage in range(7)]
             series.append((busy, method, together(method, point)))
         list(grouped_bars(axis, [str(s) for s in range(1, 8)], series))
         axis.set_ylim(0, 100)
@@ -359,7 +374,7 @@ def speedup_by_draft_speed(study):
               for method in ("specpipe", "surge")}
     if len(points["surge"]) < 2:
         raise Missing("surge under the profiles paper-8x-r…")
-    figure, axes = panels(study, "Speed-up by the draft's speed, 7 stages, width 32", "speed-up over the plain pipeline",
+    figure, axes = panels(study, "Speed-up by the draft's speed, 7 stages, width 32", "speed-up over plain decoding",
                           "r: draft passes in the time of a stage")
     for axis, task in zip(axes, study.tasks):
         theory = {"surge": lambda p, h: 7 / (7 * (1 - h) + h / p.draft_speed()),  # docs/theory.md: surge_speedup
@@ -372,9 +387,8 @@ def speedup_by_draft_speed(study):
                   "label": f"theory for {NAMES[method]}, with its share of hits"})
         axis.axhline(7, color="#999999", linestyle=":", label="a token every step")
         axis.set_xlim(0, None)
-        axis.set_ylim(bottom=0)
+    from_zero(axes)
     finish(figure, study, legend_below(figure, axes[0], 3), points["surge"])
-    figure.texts[-1].set_text(figure.texts[-1].get_text().replace(points["surge"][0].settings["profile"], "paper-8x-r…"))
     return figure
 
 
@@ -386,7 +400,7 @@ def ssd_hit_rate(study):
         raise Missing("SSD results that hold \"hit_rate_by_k\"")
     points.sort(key=lambda point: point.settings["depth"])
     shown = [p for p in points if p.settings["depth"] in (4, 7, 10)] or points[:3]
-    figure, axes = panels(study, "SSD: outcomes foreseen, by tokens accepted", "rounds whose outcome was cached, %",
+    figure, axes = panels(study, "SSD: outcomes foreseen, by tokens accepted", "rounds with a cached outcome, %",
                           "k: tokens of the draft accepted")
     for axis, task in zip(axes, study.tasks):
         for point, dashes in zip(shown, ("-", "--", ":")):

@@ -29,7 +29,7 @@ class Session {
   const std::vector<ModelFile>& drafts() const { return drafts_; }
   const std::string& profile_name() const { return profile_name_; }
   const std::optional<Profile>& profile() const { return profile_; }  // none: neither simulated nor paced
-  int32_t context() const { return options_.context; }  // tokens a conversation may have
+  int32_t context() const { return options_.context; }                // tokens a conversation may have
   double load_seconds() const { return load_seconds_; }
   // Writes the memo to its file, if there is one.
   Status save_memo() const;
