@@ -91,6 +91,7 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Commo
       {"drafted", request.stats.drafted},
       {"accepted", request.stats.accepted},
       {"flushes", request.stats.flushes},
+      {"runs", request.stats.runs},
       {"batches", engine.batches()},
       {"coordinator_seconds", engine.coordinator_seconds()},
       {"stage_utilisation", figures.stage_utilisation}};

@@ -19,8 +19,12 @@ std::string minutes(double seconds) {
 
 }  // namespace
 
-ProgressBar::ProgressBar(std::string what)
-    : what_(std::move(what)), terminal_(isatty(STDERR_FILENO) != 0), begin_(Clock::now()), shown_(begin_) {}
+ProgressBar::ProgressBar(std::string what, double begin)
+    : what_(std::move(what)),
+      begin_share_(begin),
+      terminal_(isatty(STDERR_FILENO) != 0),
+      begin_(Clock::now()),
+      shown_(begin_) {}
 
 void ProgressBar::show(double share, const std::string& note) {
   const auto now = Clock::now();
@@ -28,7 +32,8 @@ void ProgressBar::show(double share, const std::string& note) {
   if (since < (terminal_ ? 0.1 : 10.0) && share < 1.0) return;
   shown_ = now;
   const double spent = std::chrono::duration<double>(now - begin_).count();
-  const std::string left = share > 0.01 ? minutes(spent * (1.0 - share) / share) + " left" : "";
+  const double done = share - begin_share_;
+  const std::string left = done > 0.01 * (1.0 - begin_share_) ? minutes(spent * (1.0 - share) / done) + " left" : "";
   constexpr int kWidth = 30;
   const int full = static_cast<int>(share * kWidth);
   std::string bar;

@@ -8,13 +8,15 @@ namespace sluice {
 
 class ProgressBar {
  public:
-  explicit ProgressBar(std::string what);
+  // `begin`: the share that was done before; the time left is judged by what was done since.
+  explicit ProgressBar(std::string what, double begin = 0);
   // share: 0 to 1. note: a few words behind the bar.
   void show(double share, const std::string& note = "");
   void finish();
 
  private:
   std::string what_;
+  double begin_share_;
   bool terminal_;
   std::chrono::steady_clock::time_point begin_, shown_;
 };

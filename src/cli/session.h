@@ -26,8 +26,10 @@ class Session {
   const ModelFile& model() const { return *model_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::vector<LayerRange>& cuts() const { return cuts_; }
+  const std::vector<ModelFile>& drafts() const { return drafts_; }
   const std::string& profile_name() const { return profile_name_; }
-  int32_t context() const { return options_.context; }  // tokens a conversation may have
+  const std::optional<Profile>& profile() const { return profile_; }  // none: neither simulated nor paced
+  int32_t context() const { return options_.context; }                // tokens a conversation may have
   double load_seconds() const { return load_seconds_; }
   // Writes the memo to its file, if there is one.
   Status save_memo() const;

@@ -306,6 +306,8 @@ void Engine::accept(Request& request, const Accepted& accepted, Progress& progre
   const bool flush = !advance.hit && guessed && request.method->speculates();
   request.stats.accepted += advance.hit;
   request.stats.flushes += flush;
+  request.stats.runs.back() += advance.hit;
+  if (flush) request.stats.runs.push_back(0);
   prune(request, advance.pruned, flush ? Fate::kFlushed : Fate::kPruned);
 
   const double now = executor_->now();

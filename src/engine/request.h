@@ -45,6 +45,7 @@ struct RequestStats {
   int64_t accepted = 0;  // tokens that the tree held when the target named them
   int64_t verifications = 0;  // batches of the target that brought tokens
   int64_t flushes = 0;   // tokens that it did not hold, the last one of an answer cut short by its length not counted
+  std::vector<int32_t> runs = {0};  // lengths of the runs of accepted tokens, between flushes; the last one goes on
 };
 
 struct Request {

@@ -112,10 +112,12 @@ Status Memo::load(const std::string& path) {
   if (!in.get(expected) || expected != sum || in.file.peek() != std::ifstream::traits_type::eof()) return damaged();
   draws_.merge(read.draws_);
   tops_.merge(read.tops_);
+  changed_ = false;
   return {};
 }
 
-Status Memo::save(const std::string& path) const {
+Status Memo::save(const std::string& path) {
+  if (!changed_) return {};
   const std::string unfinished = path + ".tmp";
   Writer out{.file = std::ofstream(unfinished, std::ios::binary), .sum = {}};
   out.put(kMagic);
@@ -139,6 +141,7 @@ Status Memo::save(const std::string& path) const {
     std::filesystem::remove(unfinished, error);
     return runtime_error("--memo " + path + ": cannot be written; is the disk full?");
   }
+  changed_ = false;
   return {};
 }
 

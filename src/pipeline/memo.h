@@ -30,14 +30,21 @@ class Memo {
  public:
   const Draw* find_draw(PathKey key) const;
   const TopLogits* find_top(PathKey key) const;
-  void keep(PathKey key, const Draw& draw) { draws_.insert_or_assign(key, draw); }
-  void keep(PathKey key, TopLogits top) { tops_.insert_or_assign(key, std::move(top)); }
+  void keep(PathKey key, const Draw& draw) {
+    draws_.insert_or_assign(key, draw);
+    changed_ = true;
+  }
+  void keep(PathKey key, TopLogits top) {
+    tops_.insert_or_assign(key, std::move(top));
+    changed_ = true;
+  }
 
   // Adds what a file holds, if there is one. Errors (kInput): it is no such file, or damaged; then
   // nothing has been added.
   Status load(const std::string& path);
-  // Writes everything beside the file's place and renames. Errors (kRuntime) name the file.
-  Status save(const std::string& path) const;
+  // Writes everything beside the file's place and renames, unless nothing was kept since it was loaded or saved. Errors
+  // (kRuntime) name the file.
+  Status save(const std::string& path);
 
  private:
   struct Hash {
@@ -45,6 +52,7 @@ class Memo {
   };
   std::unordered_map<PathKey, Draw, Hash> draws_;
   std::unordered_map<PathKey, TopLogits, Hash> tops_;
+  bool changed_ = false;  // since it was loaded or saved
 };
 
 }  // namespace sluice

@@ -32,6 +32,12 @@ class Bench : public testing::Test {
     return arguments;
   }
 
+  static json read(const std::string& path) {
+    std::ifstream file(path);
+    return json::parse(file, nullptr, false);
+  }
+  static void write(const std::string& path, const json& j) { std::ofstream(path) << j; }
+
   std::string folder_;
 };
 
@@ -42,13 +48,14 @@ TEST_F(Bench, ComparesMethodsAndFindsThemIdentical) {
   ASSERT_EQ(ran.status, 0) << ran.err;
   for (const char* word : {"talk", "sums", "ar", "specpipe", "tok/s", "identical: yes", "profile uniform"})
     EXPECT_NE(ran.out.find(word), std::string::npos) << word << "\n" << ran.out;
-  std::ifstream file(out);
-  const json j = json::parse(file, nullptr, false);
+  const json j = read(out);
   ASSERT_TRUE(j.is_object());
   EXPECT_EQ(j["settings"]["stages"], 2);
   EXPECT_EQ(j["runs"].size(), 2u * 2u * (2u + 1u + 1u));  // methods, temperatures, turns
-  for (const auto& run : j["runs"])
+  for (const auto& run : j["runs"]) {
     for (const char* key : {"id", "task", "temp", "tokens", "seconds"}) EXPECT_TRUE(run.contains(key)) << key;
+    EXPECT_EQ(run["runs"].size(), run["flushes"].get<size_t>() + 1);
+  }
   EXPECT_EQ(j["summary"].size(), 2u * 2u * 2u);
   EXPECT_EQ(j["complete"], true);
   EXPECT_EQ(j["identical"], true);
@@ -57,8 +64,7 @@ TEST_F(Bench, ComparesMethodsAndFindsThemIdentical) {
 TEST_F(Bench, TheLimitCountsPrompts) {
   const std::string out = temp_path("limited.json");
   ASSERT_EQ(run_program(with({"--tasks", "talk", "--methods", "ar", "--limit", "1", "--json", out})).status, 0);
-  std::ifstream file(out);
-  EXPECT_EQ(json::parse(file, nullptr, false)["runs"].size(), 2u);
+  EXPECT_EQ(read(out)["runs"].size(), 2u);
 }
 
 TEST_F(Bench, RefusesBadDataBeforeItStarts) {
@@ -74,6 +80,8 @@ TEST_F(Bench, RefusesBadDataBeforeItStarts) {
   EXPECT_TRUE(fails(run_program(with({"--tasks", "nothing"})), 2, {"nothing.jsonl"}));
   write_task("bytes", "{\"turns\": [\"\xff\"]}\n");
   EXPECT_TRUE(fails(run_program(with({"--tasks", "bytes"})), 2, {"bytes.jsonl:1:"}));
+  write_task("twins", "{\"id\": 1, \"turns\": [\"a\"]}\n{\"id\": \"1\", \"turns\": [\"b\"]}\n");
+  EXPECT_TRUE(fails(run_program(with({"--tasks", "twins"})), 2, {"twins.jsonl:2:", "id"}));
   write_task("long", "{\"id\": \"war\", \"turns\": [\"" + std::string(4000, 'x') + "\"]}\n");
   EXPECT_TRUE(fails(run_program(with({"--tasks", "talk,long"})), 2, {"long war", "context of 512"}));
 }
@@ -88,6 +96,84 @@ TEST_F(Bench, RefusesBadOptionsBeforeItStarts) {
   EXPECT_TRUE(fails(run_program(with({"--json", folder_})), 2, {"--json", "folder"}));
   EXPECT_TRUE(fails(run_program(with({"--json", folder_ + "/no/out.json"})), 2, {"--json", "there is no folder"}));
   EXPECT_TRUE(fails(run_program(with({"--method", "ar"})), 2, {"--method"}));
+}
+
+// A run that was there is known by a field that nobody writes.
+TEST_F(Bench, GoesOnWhereItWas) {
+  const std::string out = temp_path("resumed.json");
+  const Program::Arguments one = {"--tasks",  "talk", "--methods",  "ar",      "--limit", "1",
+                                  "--stages", "2",    "--executor", "virtual", "--json",  out};
+  ASSERT_EQ(run_program(with(one)).status, 0);
+  json first = read(out);
+  ASSERT_EQ(first["runs"].size(), 2u);
+  for (auto& run : first["runs"]) run["kept"] = true;
+  write(out, first);
+
+  const Ran more = run_program(with({"--tasks", "sums,talk", "--methods", "ar,specpipe", "--temps", "0,0.6", "--stages",
+                                     "2", "--executor", "virtual", "--json", out}));
+  ASSERT_EQ(more.status, 0) << more.err;
+  const json all = read(out);
+  EXPECT_EQ(all["runs"].size(), 2u * 2u * (2u + 1u + 1u));
+  EXPECT_EQ(all["complete"], true);
+  EXPECT_EQ(all["identical"], true);
+  size_t kept = 0;
+  for (const auto& run : all["runs"]) kept += run.contains("kept");
+  EXPECT_EQ(kept, 2u);
+
+  const Ran again = run_program(with({"--tasks", "sums,talk", "--methods", "ar,specpipe", "--temps", "0,0.6",
+                                      "--stages", "2", "--executor", "virtual", "--json", out}));
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(again.out, more.out);
+  EXPECT_EQ(read(out), all);
+  EXPECT_FALSE(std::filesystem::exists(out + ".partial"));
+}
+
+TEST_F(Bench, AConversationThatLacksTurnsIsHeldAnew) {
+  const std::string out = temp_path("turns.json");
+  const Program::Arguments one = {"--tasks", "talk", "--methods", "ar", "--limit", "1", "--json", out};
+  Program::Arguments short_one = one;
+  short_one.insert(short_one.end(), {"--turns", "1"});
+  ASSERT_EQ(run_program(with(short_one)).status, 0);
+  EXPECT_EQ(read(out)["runs"].size(), 1u);
+  ASSERT_EQ(run_program(with(one)).status, 0);
+  const json both = read(out);
+  EXPECT_EQ(both["runs"].size(), 2u);
+  ASSERT_EQ(run_program(with(short_one)).status, 0);  // the second turn stays, but is not counted
+  EXPECT_EQ(read(out)["runs"], both["runs"]);
+  EXPECT_LT(read(out)["summary"][0]["tokens"], both["summary"][0]["tokens"]);
+}
+
+TEST_F(Bench, KeepsTheFileOfOtherSettingsUnlessTold) {
+  const std::string out = temp_path("settings.json");
+  const auto bench = [&](const Program::Arguments& more) {
+    Program::Arguments arguments = {"--tasks", "sums", "--methods", "ar", "--executor", "virtual", "--json", out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(with(arguments));
+  };
+  ASSERT_EQ(bench({}).status, 0);
+  const json before = read(out);
+  EXPECT_TRUE(fails(bench({"--width", "4"}), 2, {"--json", "width was 16 and is 4", "--overwrite"}));
+  EXPECT_TRUE(fails(bench({"--stages", "2", "--width", "4"}), 2, {"stages was 1 and is 2"}));
+  EXPECT_TRUE(fails(bench({"--seed", "7"}), 2, {"seed was 0 and is 7"}));
+  EXPECT_TRUE(fails(bench({"--top-p", "0.9"}), 2, {"top_p"}));
+  EXPECT_TRUE(fails(bench({"--profile", write_file("half.json", R"({"stage": {"points": [[1, 0.5]]}})")}), 2,
+                    {"profile was \"uniform\""}));
+  write_task("sums", "{\"turns\": [\"two and two\"]}\n");
+  EXPECT_TRUE(fails(bench({}), 2, {"sums 1", "another text"}));
+  EXPECT_EQ(read(out), before);
+  EXPECT_EQ(bench({"--width", "4", "--overwrite"}).status, 0);
+  EXPECT_EQ(read(out)["settings"]["width"], 4);
+
+  for (const char* text : {"my diary", "[]", "{\"settings\": {}}", "{\"settings\": 3, \"runs\": []}"}) {
+    std::ofstream(out) << text;
+    EXPECT_TRUE(fails(bench({}), 2, {"--json", "not a file of sluice bench", "--overwrite"})) << text;
+  }
+  for (const char* field : {"seconds", "tokens", "turn", "id"}) {
+    json damaged = before;
+    damaged["runs"][0][field] = nullptr;
+    write(out, damaged);
+    EXPECT_TRUE(fails(bench({}), 2, {"--json"})) << field;
+  }
 }
 
 TEST_F(Bench, ShowsItsTableEvenIfTheFileCannotBeWritten) {
@@ -110,8 +196,7 @@ TEST_F(Bench, AnInterruptLeavesWhatWasDone) {
   EXPECT_EQ(ran.status, 130) << ran.err;
   EXPECT_NE(ran.err.find("sluice: interrupted; "), std::string::npos) << ran.err;
   EXPECT_NE(ran.out.find("incomplete"), std::string::npos) << ran.out;
-  std::ifstream file(out);
-  const json j = json::parse(file, nullptr, false);
+  const json j = read(out);
   ASSERT_TRUE(j.is_object());
   EXPECT_EQ(j["complete"], false);
   EXPECT_EQ(j["identical"], true);

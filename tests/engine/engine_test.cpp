@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "support/harness.h"
@@ -274,6 +275,8 @@ TEST(Figures, CountWhatEnteredWasHitAndMissed) {
   finish(*engine);
   const RequestStats& stats = engine->request(id).stats;
   EXPECT_EQ(stats.accepted + stats.flushes, 49);  // of the last token nobody guesses
+  EXPECT_EQ(std::accumulate(stats.runs.begin(), stats.runs.end(), int64_t{0}), stats.accepted);
+  EXPECT_EQ(stats.runs.size(), static_cast<size_t>(stats.flushes) + 1);
   const Trace trace = engine->trace();
   int64_t guesses = 0, flushes = 0;
   for (const auto& batch : trace.batches)

@@ -1,0 +1,180 @@
+#include "cli/bench_results.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace sluice {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+json file_of(const ModelFile& model) {
+  return {{"file", fs::path(model.path()).filename().string()}, {"bytes", model.file_bytes()}};
+}
+
+std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+// What a profile costs, without the words about it.
+json costs_of(const Profile& profile) {
+  json costs = profile.to_json();
+  for (const char* word : {"name", "description", "source"}) costs.erase(word);
+  return costs;
+}
+
+// A setting in an error: what is long is not shown.
+std::string shown(const json& j) {
+  const std::string text = dump(j);
+  return text.size() <= 60 ? text : "another";
+}
+
+// Whether a run has what the report reads.
+bool is_run(const json& run) {
+  if (!run.is_object()) return false;
+  for (const char* key : {"id", "task", "method"})
+    if (!run.contains(key) || !run[key].is_string()) return false;
+  for (const char* key : {"temp", "turn", "steps", "drafted", "accepted", "flushes"})
+    if (!run.contains(key) || !run[key].is_number()) return false;
+  for (const char* key : {"tokens", "prompt"})
+    if (!run.contains(key) || !run[key].is_array()) return false;
+  return run.contains("seconds") && run["seconds"].is_object() && run["seconds"].contains("decode") &&
+         run["seconds"]["decode"].is_number();
+}
+
+BenchKey key_of(const json& run) {
+  return {run["task"].get<std::string>(), run["id"].get<std::string>(), run["method"].get<std::string>(),
+          run["temp"].get<float>()};
+}
+
+// Whether a file may take its place by being renamed.
+bool can_be_replaced(const std::string& path) {
+  std::error_code error;
+  const auto type = fs::symlink_status(path, error).type();
+  const fs::path parent = fs::path(path).parent_path();
+  return (type == fs::file_type::not_found || type == fs::file_type::regular) &&
+         access(parent.empty() ? "." : parent.c_str(), W_OK | X_OK) == 0;
+}
+
+}  // namespace
+
+BenchSettings bench_settings(const BenchOptions& options, const Session& session) {
+  json drafts = json::array(), cuts = json::array();
+  for (const ModelFile& draft : session.drafts()) drafts.push_back(file_of(draft));
+  for (const LayerRange& cut : session.cuts()) cuts.push_back(cut.first);
+  const SamplingParams& sampling = options.sampling;
+  return {{"model", session.model().hparams().name},
+          {"model_file", file_of(session.model())},
+          {"draft_files", drafts},
+          {"sources", options.sources},
+          {"stages", session.cuts().size()},
+          {"cuts", cuts},
+          {"width", options.width},
+          {"children", options.children},
+          {"depth", options.depth},
+          {"tree", options.branching},
+          {"tree_nodes", options.tree_nodes},
+          {"draft_rows", options.draft_rows},
+          {"budget", options.budget},
+          {"lookahead", options.lookahead},
+          {"executor", options.executor},
+          {"profile", session.profile() ? session.profile()->name : ""},
+          {"costs", session.profile() ? costs_of(*session.profile()) : json()},
+          {"compute", options.compute},
+          {"context", session.context()},
+          {"kv", options.kv},
+          {"verify", options.verify},
+          {"threads", options.simulated() ? 0 : options.threads},  // of no effect on a simulated clock
+          {"max_tokens", options.max_tokens},
+          {"top_k", sampling.top_k},
+          {"top_p", sampling.top_p},
+          {"min_p", sampling.min_p},
+          {"repeat_penalty", sampling.repeat_penalty},
+          {"seed", sampling.seed},
+          {"raw", options.raw},
+          {"ignore_eos", options.ignore_eos}};
+}
+
+Error BenchResults::not_ours(const std::string& why) const {
+  return {ErrorKind::kInput, "--json " + path_ + ": " + why + "; name another file, or begin anew with --overwrite"};
+}
+
+Result<BenchResults> BenchResults::open(const std::string& path, BenchSettings settings, bool overwrite) {
+  BenchResults results;
+  results.path_ = path;
+  results.settings_ = std::move(settings);
+  if (path.empty()) return results;
+  results.replaceable_ = can_be_replaced(path);
+  std::error_code error;
+  if (overwrite || !fs::is_regular_file(path, error)) return results;
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) return input_error("--json " + path + ": cannot be read");
+  if (!text.str().empty()) SLUICE_TRY_STATUS(results.read(text.str()));
+  return results;
+}
+
+Status BenchResults::read(const std::string& text) {
+  const auto bad = [&](const std::string& why) { return tl::unexpected<Error>(not_ours(why)); };
+  const json j = json::parse(text, nullptr, false);
+  if (!j.is_object() || !j.contains("settings") || !j["settings"].is_object() || !j.contains("runs") ||
+      !j["runs"].is_array())
+    return bad("it is there already, and not a file of sluice bench");
+  for (const auto& [name, value] : settings_) {
+    const json before = j["settings"].value(name, json());
+    if (before != value)
+      return bad("it holds runs of other settings: " + name + " was " + shown(before) + " and is " + shown(value));
+  }
+  for (const json& run : j["runs"]) {
+    if (!is_run(run)) return bad("it holds a run that sluice bench did not write");
+    const BenchKey key = key_of(run);
+    const auto [at, is_new] = index_.try_emplace(key, conversations_.size());
+    if (is_new) conversations_.push_back({key, {}});
+    auto& turns = conversations_[at->second].turns;
+    if (run["turn"] != turns.size()) return bad("it holds turns of a conversation out of order");
+    turns.push_back(run);
+  }
+  return {};
+}
+
+const BenchResults::Conversation* BenchResults::find(const BenchKey& key) const {
+  const auto at = index_.find(key);
+  return at == index_.end() ? nullptr : &conversations_[at->second];
+}
+
+void BenchResults::put(Conversation conversation) {
+  const auto [at, is_new] = index_.try_emplace(conversation.key, conversations_.size());
+  if (is_new) conversations_.emplace_back();
+  conversations_[at->second] = std::move(conversation);
+}
+
+Status BenchResults::write(const json& selection, const json& rest, bool last) const {
+  if (path_.empty() || (!replaceable_ && !last)) return {};
+  json settings = selection;
+  for (const auto& [name, value] : settings_) settings[name] = value;
+  const std::string path = path_ + (replaceable_ ? ".partial" : "");
+  std::ofstream file(path);
+  file << "{\n\"settings\": " << settings.dump(1, ' ', false, json::error_handler_t::replace) << ",\n\"runs\": [";
+  const char* separator = "\n";
+  for (const Conversation& conversation : conversations_)
+    for (const json& run : conversation.turns) {
+      file << separator << dump(run);
+      separator = ",\n";
+    }
+  file << "\n]";
+  for (const auto& [name, value] : rest.items()) file << ",\n" << dump(name) << ": " << dump(value);
+  file << "\n}\n";
+  file.close();
+  if (!file || (replaceable_ && std::rename(path.c_str(), path_.c_str()) != 0)) {
+    if (replaceable_) std::remove(path.c_str());
+    return runtime_error("--json " + path_ + ": cannot be written; is the disk full?");
+  }
+  return {};
+}
+
+}  // namespace sluice
