@@ -112,7 +112,6 @@ Status Memo::load(const std::string& path) {
   if (!in.get(expected) || expected != sum || in.file.peek() != std::ifstream::traits_type::eof()) return damaged();
   draws_.merge(read.draws_);
   tops_.merge(read.tops_);
-  changed_ = false;
   return {};
 }
 
