@@ -393,8 +393,8 @@ def speedup_by_draft_speed(study):
 
 
 def ssd_hit_rate(study):
-    """Of rounds in which k tokens were accepted, the share whose outcome had been foreseen. A run's "hit_rate_by_k" has an
-    entry for each k from 0: {"rounds", "hits"}."""
+    """Of rounds in which k tokens were accepted, the share whose outcome had been foreseen: a run's "hit_rate_by_k" of its
+    "rounds_by_k", each with an entry for every k from 0."""
     points = [p for p in study.find("ssd", profile="ssd") if any(run.get("hit_rate_by_k") for run in p.runs)]
     if not points:
         raise Missing("SSD results that hold \"hit_rate_by_k\"")
@@ -406,9 +406,9 @@ def ssd_hit_rate(study):
         for point, dashes in zip(shown, ("-", "--", ":")):
             rounds, hits = {}, {}
             for run in point.of(task):
-                for k, entry in enumerate(run.get("hit_rate_by_k") or []):
-                    rounds[k] = rounds.get(k, 0) + entry["rounds"]
-                    hits[k] = hits.get(k, 0) + entry["hits"]
+                for k, (count, rate) in enumerate(zip(run.get("rounds_by_k") or [], run.get("hit_rate_by_k") or [])):
+                    rounds[k] = rounds.get(k, 0) + count
+                    hits[k] = hits.get(k, 0) + count * rate
             there = [(k, 100 * hits[k] / rounds[k]) for k in rounds if rounds[k]]
             if there:
                 line(axis, there, style("ssd", f"K = {point.settings['depth']}", linestyle=dashes))
