@@ -237,8 +237,10 @@ void Engine::handle_verdicts(const Outcome& outcome, std::vector<Progress>& prog
 }
 
 void Engine::handle_drafted(const Outcome& outcome) {
-  auto& in_flight = lanes_[static_cast<size_t>(outcome.model.value)].in_flight;
+  Lane& lane = lanes_[static_cast<size_t>(outcome.model.value)];
+  auto& in_flight = lane.in_flight;
   const auto flight = in_flight.extract(outcome.batch);
+  lane.transit = executor_->now() - flight.mapped().submitted;
   for (const Drafted& drafted : outcome.drafted) {
     const auto [id, node] = flight.mapped().rows[drafted.row];
     const auto at = requests_.find(id);
@@ -359,16 +361,24 @@ void Engine::prune(Request& request, const std::vector<NodeId>& nodes, Fate fate
 // When stages take equal times, the verdict on the root comes just after the first stage has fallen free, later by a
 // message. What enters then had better know it: of the nodes that would have entered, most may be dead, and after a
 // flush all are. If a verdict is due within a small part of a step, this is when.
-std::optional<double> Engine::verdict_due() const {
+std::optional<double> Engine::verdict_due(double horizon) const {
   const Lane& lane = target();
   const double step = lane.transit / static_cast<double>(lane.stages.size()), now = executor_->now();
   for (const Request* request : running_) {
     const Resident* root = request->speculation.target.find(request->speculation.tree.root().id);
     if (root == nullptr || !request->method->speculates()) continue;
     const double due = lane.in_flight.at(root->batch).submitted + lane.transit + 0.005 * step;
-    if (due > now && due - now < 0.05 * step) return due;
+    if (due > now && due - now < horizon) return due;
   }
   return std::nullopt;
+}
+
+// How long a model that is free had better wait for a verdict. A draft pass that straddles one knows too little and
+// comes too late for what enters then; up to half of its time is better spent waiting.
+double Engine::patience(const Lane& lane) const {
+  if (lane.model == kTarget) return 0.05 * lane.transit / static_cast<double>(lane.stages.size());
+  const bool alone = running_.size() == 1 && running_.front()->method->waits_for_verdicts();
+  return alone ? 0.5 * lane.transit : 0.0;
 }
 
 // What enters one model may be what another was waiting for: a draft model goes on below a tree when that has entered.
@@ -386,11 +396,11 @@ bool Engine::feed_idle() {
     size_t promised = 0;  // cells that committed tokens and roots may still ask for
     for (const auto& [id, request] : requests_) promised += request.cells_to_come(lane.model);
     rooms.push_back(lane.room(promised));
-    if (rooms.size() == 1 && rooms.front().idle)
-      if (const auto due = verdict_due()) {
-        executor_->wake_at(*due);
-        rooms.front().idle = false;
-      }
+    if (!rooms.back().idle) continue;
+    if (const auto due = verdict_due(patience(lane))) {
+      executor_->wake_at(*due);
+      rooms.back().idle = false;
+    }
     idle = idle || rooms.back().idle;
   }
   if (!idle) return false;

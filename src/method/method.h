@@ -75,6 +75,9 @@ class Method {
   virtual int32_t draws() const { return 0; }
   // Whether rows enter at every step, so that the pipeline stays full; else a verification is a pass of its own.
   virtual bool fills_pipeline() const { return true; }
+  // Whether what it asks its source for depends much on the next verdict, so that a source had better wait for one that
+  // is about to come.
+  virtual bool waits_for_verdicts() const { return false; }
   // What only this method has to tell of the request, by name; for `run --json`.
   virtual std::map<std::string, std::vector<double>> figures() const { return {}; }
   // May turn candidates that sources gave into nodes; says what should happen next. Called whenever somebody in `idle`
