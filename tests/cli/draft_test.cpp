@@ -72,7 +72,7 @@ TEST(Draft, BenchComparesMethodsWithItAndCountsTurns) {
         Program::Arguments{"--executor", "threads"}}) {
     Program::Arguments arguments =
         with({"--data", folder, "--tasks", "talk", "-n", "8", "--turns", "2", "--stages", "2", "--methods",
-              "ar,sd,specinfer,specpipe,surge,pipespec,ssd", "--draft", draft_model(2), "--json", out},
+              "ar,sd,specinfer,specpipe,surge,pipespec,ssd", "--draft", draft_model(2), "--json", out, "--overwrite"},
              "bench");
     arguments.insert(arguments.end(), how.begin(), how.end());
     const Ran ran = run_program(arguments);

@@ -55,8 +55,7 @@ TEST(HostileTemplate, ValuesThatGrowOrNestWithoutEndAreErrors) {
   expect_one_line_error(loop + "(ns.x, ns.x) %}{% if i == 90 %}{{ ns.x }}{% endif %}{% endfor %}", "");
   expect_one_line_error(loop + "[ns.x, ns.x] %}{% if i == 90 %}{{ ns.x == [ns.x[0], ns.x[1]] }}{% endif %}{% endfor %}",
                         "too");
-  expect_one_line_error(loop + "[ns.x, ns.x] %}{% if i == 90 %}{{ ns.x|tojson }}{% endif %}{% endfor %}",
-                        "");
+  expect_one_line_error(loop + "[ns.x, ns.x] %}{% if i == 90 %}{{ ns.x|tojson }}{% endif %}{% endfor %}", "");
   expect_one_line_error(loop + "[0] + ns.x + ns.x %}{% endfor %}", "too much work");
   expect_one_line_error(
       "{% set ns = namespace(x={}) %}{% for i in range(1000) %}{% set ns.x = ns.x.get %}{% set ns.x = {'a': ns.x} %}"
