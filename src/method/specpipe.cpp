@@ -35,15 +35,18 @@ Proposal SpecPipe::propose(Speculation& speculation, const Idle& idle) {
 
 // Levels that have not entered, from the first of them to the deepest.
 int32_t SpecPipe::waiting_levels(const Speculation& speculation) const {
-  const auto first = first_waiting_levels(speculation, 1);
-  return first.empty() ? 0 : speculation.tree.deepest() - speculation.tree.node(first[0]).position + 1;
+  const int32_t deepest = speculation.tree.deepest();
+  int32_t first = deepest + 1;
+  for (const auto& node : speculation.tree.nodes())
+    if (node.position < first && !speculation.target.entered(node.id)) first = node.position;
+  return deepest + 1 - first;
 }
 
 // Until so many levels wait, or the source has not yet spoken of all nodes of the deepest.
 void SpecPipe::grow(Speculation& speculation, int32_t levels) {
   TokenTree& tree = speculation.tree;
-  while (waiting_levels(speculation) < levels && tree.deepest() < speculation.last_position &&
-         undrafted_frontier(tree).empty()) {
+  for (int32_t waiting = waiting_levels(speculation); waiting < levels; ++waiting) {
+    if (tree.deepest() >= speculation.last_position || !undrafted_frontier(tree).empty()) return;
     const size_t before = tree.size();
     append_level(tree, width_);
     if (tree.size() == before) return;  // the source has nothing to say
