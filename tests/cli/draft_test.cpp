@@ -50,7 +50,9 @@ TEST(Draft, EveryMethodGivesTheSameTokensWithADraftModelOnEveryClock) {
       EXPECT_EQ(j["method"], method);
       EXPECT_NE(j["source"].get<std::string>().find("draft"), std::string::npos) << j["source"];
       // On the real clock a target that is quicker than its draft may never find a guess to enter.
-      if (j["simulated_time"]) EXPECT_GT(j["drafted"].get<int>(), 0) << method;
+      if (j["simulated_time"]) {
+        EXPECT_GT(j["drafted"].get<int>(), 0) << method;
+      }
     }
 }
 
