@@ -2,6 +2,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <chrono>
 #include <set>
 
 #include "cli/answer.h"
@@ -51,13 +52,13 @@ class Bench {
 
   // What was done is printed and written also when the rest could not be.
   Status run() {
-    const Status done = run_all();
+    const Status done = run_all(), kept = session_.save_memo();
     const BenchReport report = this->report();
     if (report.conversations() > 0) {
       SLUICE_TRY_STATUS(print(heading(report) + report.table(options_)));
       SLUICE_TRY_STATUS(write(report, /*last=*/true));
     }
-    return done;
+    return done ? kept : done;
   }
 
  private:
@@ -114,8 +115,17 @@ class Bench {
     SLUICE_TRY(auto turns, converse(point));
     if (interrupted()) return {};  // part of a conversation can't be compared
     results_.put({key(point), std::move(turns)});
-    SLUICE_TRY_STATUS(session_.save_memo());
+    SLUICE_TRY_STATUS(keep_memo());
     return options_.out.empty() ? Status() : write(report(), /*last=*/false);
+  }
+
+  // A memo may have grown to hundreds of megabytes: it is written now and then, and by whoever ends the run.
+  Status keep_memo() {
+    constexpr std::chrono::seconds kNowAndThen{30};
+    const auto now = std::chrono::steady_clock::now();
+    if (now - memo_kept_ < kNowAndThen) return {};
+    memo_kept_ = now;
+    return session_.save_memo();
   }
 
   // All turns of one prompt, or those before an interrupt.
@@ -178,6 +188,7 @@ class Bench {
   std::vector<BenchPrompt> prompts_;
   BenchResults results_;
   std::vector<Point> grid_;  // what is asked for; points into prompts_
+  std::chrono::steady_clock::time_point memo_kept_ = std::chrono::steady_clock::now();
 };
 
 // What can be known to be wrong before the first token.

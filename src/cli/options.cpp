@@ -49,9 +49,11 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
   command
       .add_option("--tree-nodes", options.tree_nodes, "Instead: the best tree of so many nodes, --depth levels deep")
       ->check(whole_number(1, 255));
-  command.add_option("--draft-rows", options.draft_rows, "Nodes that a draft model expands at a time, for surge")
+  command
+      .add_option("--draft-rows", options.draft_rows,
+                  "Nodes that a draft model expands at a time, for surge; 0: as many as pay")
       ->capture_default_str()
-      ->check(whole_number(1, 256));
+      ->check(whole_number(0, 256));
   command.add_option("--budget", options.budget, "Outcomes of a verification that ssd drafts for")
       ->capture_default_str()
       ->check(whole_number(1, 128));

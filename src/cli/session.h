@@ -43,7 +43,10 @@ class Session {
   // What to ask of the engine for a prompt; method `auto` begins as the best method that the files at hand allow.
   RequestSpec spec(std::vector<Token> prompt) const;
   // The method that `auto` tries against plain decoding, or the one asked for.
-  std::string method() const { return options_.method == "auto" ? "specpipe" : options_.method; }
+  std::string method() const {
+    if (options_.method != "auto") return options_.method;
+    return drafts_.empty() ? "specpipe" : "surge";
+  }
 
  private:
   Session() = default;

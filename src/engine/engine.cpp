@@ -6,7 +6,6 @@
 #include <set>
 
 #include "source/draw.h"
-#include "source/fusion.h"
 #include "source/make_source.h"
 
 namespace sluice {
@@ -29,9 +28,12 @@ class CpuTimer {
   double begin_;
 };
 
+// The part of a pass for which it pays to wait for news.
+constexpr double kSoon = 0.05;
+
 // The drawn children of a node that are in the tree, as far as they are: what the verification may try.
 void add_draws(const TokenTree& tree, const TokenTree::Node& node, uint16_t row, std::vector<Draws>& draws) {
-  Draws used = node.draws;
+  Draws used = *node.draws;
   used.row = row;
   const auto end = std::find_if(used.tokens.begin(), used.tokens.end(),
                                 [&](Token token) { return !tree.child(node.id, token).has_value(); });
@@ -44,8 +46,7 @@ Status check_rule(const SamplingParams& sampling, const Method& method) {
   if (sampling.rule == Rule::kMatch || !method.speculates() || method.draws() > 0) return {};
   return input_error(
       "--verify reject is defined for ar, sd, specinfer with a static tree, and ssd, whose guesses can be drawn from "
-      "the "
-      "source's distribution and enter together; " +
+      "the source's distribution and enter together; " +
       std::string(method.name()) + " needs --verify match");
 }
 
@@ -211,6 +212,7 @@ void Engine::handle_report(const StageReport& report) {
   StageClock& clock = lane.stages[static_cast<size_t>(report.stage.value)];
   clock.busy += report.end - report.begin;
   clock.batches += report.rows_computed > 0;
+  lane.times.saw(report.rows_computed, report.end - report.begin);
   if (report.stage == StageId(0)) --lane.first_stage_load;
   if (!options_.trace) return;
   int32_t row = report.stage.value;  // in the timeline: the target's stages, then the draft models'
@@ -256,7 +258,8 @@ void Engine::handle_drafted(const Outcome& outcome) {
       continue;
     }
     if (local)
-      candidates = fuse(candidates, local->expand(speculation.tree.path(node), request.spec.method_options.children));
+      candidates = request.fusion.fuse(
+          node, candidates, local->expand(speculation.tree.path(node), request.spec.method_options.children));
     request.method->drafted(speculation, *source, node, std::move(candidates));
   }
 }
@@ -265,18 +268,18 @@ void Engine::handle_drafted(const Outcome& outcome) {
 // not drawn, count as a point mass: then the target's own draw decides whether it is one of them.)
 void Engine::answer_with_draws(Request& request, size_t source, NodeId node, const std::vector<Candidate>& q) {
   const MethodOptions& options = request.spec.method_options;
-  Draws draws;
+  auto draws = std::make_shared<Draws>();
   if (!q.empty())
-    draws = draw_candidates(options.saguaro < 1.0 ? saguaro(q, options.saguaro_tokens, options.saguaro) : q,
-                            request.spec.sampling, request.speculation.tree.node(node).position + 1,
-                            request.method->draws(), options.replacement);
+    *draws = draw_candidates(options.saguaro < 1.0 ? saguaro(q, options.saguaro_tokens, options.saguaro) : q,
+                             request.spec.sampling, request.speculation.tree.node(node).position + 1,
+                             request.method->draws(), options.replacement);
   std::vector<Candidate> candidates;
   const auto add = [&](Token token) {
     const auto is_it = [token](const Candidate& c) { return c.token == token; };
     if (std::none_of(candidates.begin(), candidates.end(), is_it))
       candidates.push_back(*std::find_if(q.begin(), q.end(), is_it));
   };
-  for (const Token token : draws.tokens) add(token);
+  for (const Token token : draws->tokens) add(token);
   for (const Candidate& c : q) add(c.token);
   request.method->drafted(request.speculation, source, node, std::move(candidates), std::move(draws));
 }
@@ -298,7 +301,9 @@ void Engine::accept(Request& request, const Accepted& accepted, Progress& progre
     there.leave(old_root);
   }
 
+  request.fusion.learn(old_root, accepted.next);
   const auto advance = speculation.tree.advance(accepted.next);
+  request.fusion.forget(advance.pruned);
   request.tokens.push_back(accepted.next);
   progress.tokens.push_back(accepted.next);
   for (const SourceSlot& slot : request.sources)
@@ -361,24 +366,16 @@ void Engine::prune(Request& request, const std::vector<NodeId>& nodes, Fate fate
 // When stages take equal times, the verdict on the root comes just after the first stage has fallen free, later by a
 // message. What enters then had better know it: of the nodes that would have entered, most may be dead, and after a
 // flush all are. If a verdict is due within a small part of a step, this is when.
-std::optional<double> Engine::verdict_due(double horizon) const {
+std::optional<double> Engine::verdict_due() const {
   const Lane& lane = target();
   const double step = lane.transit / static_cast<double>(lane.stages.size()), now = executor_->now();
   for (const Request* request : running_) {
     const Resident* root = request->speculation.target.find(request->speculation.tree.root().id);
     if (root == nullptr || !request->method->speculates()) continue;
     const double due = lane.in_flight.at(root->batch).submitted + lane.transit + 0.005 * step;
-    if (due > now && due - now < horizon) return due;
+    if (due > now && due - now < kSoon * step) return due;
   }
   return std::nullopt;
-}
-
-// How long a model that is free had better wait for a verdict. A draft pass that straddles one knows too little and
-// comes too late for what enters then; up to half of its time is better spent waiting.
-double Engine::patience(const Lane& lane) const {
-  if (lane.model == kTarget) return 0.05 * lane.transit / static_cast<double>(lane.stages.size());
-  const bool alone = running_.size() == 1 && running_.front()->method->waits_for_verdicts();
-  return alone ? 0.5 * lane.transit : 0.0;
 }
 
 // What enters one model may be what another was waiting for: a draft model goes on below a tree when that has entered.
@@ -395,9 +392,11 @@ bool Engine::feed_idle() {
   for (const Lane& lane : lanes_) {
     size_t promised = 0;  // cells that committed tokens and roots may still ask for
     for (const auto& [id, request] : requests_) promised += request.cells_to_come(lane.model);
-    rooms.push_back(lane.room(promised));
+    rooms.push_back(lane.room(promised, executor_->now()));
+    // A draft model's own answer comes just after it has fallen free, and its next questions depend on it.
+    if (lane.model != kTarget && rooms.back().answer_in < kSoon * lane.transit) rooms.back().idle = false;
     if (!rooms.back().idle) continue;
-    if (const auto due = verdict_due(patience(lane))) {
+    if (const auto due = verdict_due()) {
       executor_->wake_at(*due);
       rooms.back().idle = false;
     }
@@ -465,7 +464,7 @@ Row Engine::make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId
     }
     traced.probability = node.probability;
     there.enter(node.id, {row.cell, batch, index});
-    if (lane.model == kTarget && !node.draws.tokens.empty()) add_draws(request.speculation.tree, node, index, draws);
+    if (lane.model == kTarget && node.draws) add_draws(request.speculation.tree, node, index, draws);
     if (lane.model != kTarget) traced.fate = Fate::kDrafted;
   }
   if (options_.trace) {

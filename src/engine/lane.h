@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "base/pass_times.h"
 #include "base/wire.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
@@ -25,6 +26,7 @@ struct Lane {
   CellPool cells;
   std::vector<PathUpdate> updates;  // go out with the next batch
   std::vector<StageClock> stages;
+  PassTimes times;  // of all stages
 
   struct Flight {
     double submitted = 0;
@@ -38,8 +40,13 @@ struct Lane {
   int32_t first_stage_load = 0;  // batches submitted that it has not finished
   double transit = 0;            // what the last batch took from its submission to its outcome
 
-  Room room(size_t promised_cells) const {
-    return {first_stage_load == 0, cells.available(), cells.available() - std::min(cells.available(), promised_cells)};
+  Room room(size_t promised_cells, double now) const {
+    Room room{.idle = first_stage_load == 0,
+              .free_cells = cells.available(),
+              .spare_cells = cells.available() - std::min(cells.available(), promised_cells),
+              .times = &times};
+    if (!in_flight.empty()) room.answer_in = std::max(0.0, in_flight.begin()->second.submitted + transit - now);
+    return room;
   }
 };
 

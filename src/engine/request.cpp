@@ -49,6 +49,12 @@ std::optional<size_t> Request::source_of(ModelId draft) const {
   return std::nullopt;
 }
 
+double Request::seconds_per_token() const {
+  constexpr size_t kEnough = 4;
+  if (n_answer() <= kEnough) return 1.0;
+  return (stats.last_token - stats.first_token) / static_cast<double>(n_answer() - 1);
+}
+
 std::string Request::source_name() const {
   std::string text;
   for (const SourceSlot& slot : sources) text += (text.empty() ? "" : ",") + slot.name();

@@ -8,6 +8,7 @@
 
 #include "base/wire.h"
 #include "method/method.h"
+#include "source/fusion.h"
 #include "source/make_source.h"
 #include "tree/residency.h"
 #include "tree/token_tree.h"
@@ -76,6 +77,9 @@ struct Request {
   std::vector<SourceSlot> sources;  // empty if the method doesn't speculate
   std::optional<size_t> source_of(ModelId draft) const;
   std::string source_name() const;
+  Fusion fusion;  // of a draft model and n-grams
+  // Of the answer so far; before there is enough of it, more than any pass takes.
+  double seconds_per_token() const;
   BatchId first_batch;  // outcomes of older batches concern what the sequence was before
 };
 

@@ -9,11 +9,19 @@ namespace {
 
 // Who can take work for this request.
 Idle idle_for(const Request& request, std::span<const Room> rooms) {
-  Idle idle{.first_stage = rooms[0].idle && request.prompt_rows_left(kTarget) == 0, .sources = 0};
+  Idle idle{.first_stage = rooms[0].idle && request.prompt_rows_left(kTarget) == 0,
+            .target = rooms[0].times,
+            .seconds_per_token = request.seconds_per_token()};
   for (size_t i = 0; i < request.sources.size(); ++i) {
     const auto draft = request.sources[i].draft;
     if (!draft || rooms[*draft + 1].idle) idle.sources |= 1u << i;
-    if (!draft) idle.instant |= 1u << i;
+    if (!draft) {
+      idle.instant |= 1u << i;
+      continue;
+    }
+    const Room& room = rooms[*draft + 1];
+    if (idle.draft == nullptr) idle.draft = room.times;
+    idle.answer_in = std::min(idle.answer_in, room.answer_in);
   }
   return idle;
 }

@@ -12,7 +12,8 @@
 
 namespace sluice {
 
-void Method::drafted(Speculation& speculation, size_t, NodeId node, std::vector<Candidate> candidates, Draws draws) {
+void Method::drafted(Speculation& speculation, size_t, NodeId node, std::vector<Candidate> candidates,
+                     std::shared_ptr<const Draws> draws) {
   speculation.tree.set_candidates(node, std::move(candidates), std::move(draws));
 }
 

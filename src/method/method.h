@@ -2,12 +2,14 @@
 // next.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/pass_times.h"
 #include "base/result.h"
 #include "tree/residency.h"
 #include "tree/token_tree.h"
@@ -23,11 +25,15 @@ struct Speculation {
   int32_t last_position = 0;      // no node beyond it is of use: the answer's or the context's limit
 };
 
-// Who can take work right now.
+// Who can take work right now, and what is known of the time that work takes.
 struct Idle {
   bool first_stage = false;
-  uint32_t sources = 0;  // bit i: source i
-  uint32_t instant = 0;  // bit i: source i answers at once, so that it is best asked late
+  uint32_t sources = 0;               // bit i: source i
+  uint32_t instant = 0;               // bit i: source i answers at once, so that it is best asked late
+  const PassTimes* target = nullptr;  // a stage's
+  const PassTimes* draft = nullptr;   // of the first source that is a model
+  double seconds_per_token = 1.0;     // of the answer so far
+  double answer_in = std::numeric_limits<double>::infinity();  // seconds until a source that is at work will answer
   bool source(size_t i = 0) const { return (sources >> i & 1) != 0; }
   bool answers_at_once(size_t i = 0) const { return (instant >> i & 1) != 0; }
 };
@@ -45,13 +51,13 @@ struct Proposal {
 };
 
 struct MethodOptions {
-  int32_t width = 16;       // w: nodes a level, or rows a step
-  int32_t levels = 1;       // of the tree that enter in a step
-  int32_t children = 16;    // c: candidates a node
-  int32_t depth = 6;        // K: tokens of a chain, levels of a tree
-  int32_t draft_rows = 16;  // nodes that a source guesses for at a time
-  int32_t budget = 24;      // B: outcomes of a verification that are drafted for
-  int32_t lookahead = 0;    // tokens that a verifier waits for
+  int32_t width = 16;      // w: nodes a level, or rows a step
+  int32_t levels = 1;      // of the tree that enter in a step
+  int32_t children = 16;   // c: candidates a node
+  int32_t depth = 6;       // K: tokens of a chain, levels of a tree
+  int32_t draft_rows = 0;  // nodes that a source guesses for at a time; 0: as many as pay
+  int32_t budget = 24;     // B: outcomes of a verification that are drafted for
+  int32_t lookahead = 0;   // tokens that a verifier waits for
   // Of a static tree: children of a node, by level. With tree_nodes > 0 the best tree of so many nodes instead.
   std::vector<int32_t> branching = {1, 1, 3, 1, 1, 1, 1, 1};
   int32_t tree_nodes = 0;
@@ -75,9 +81,6 @@ class Method {
   virtual int32_t draws() const { return 0; }
   // Whether rows enter at every step, so that the pipeline stays full; else a verification is a pass of its own.
   virtual bool fills_pipeline() const { return true; }
-  // Whether what it asks its source for depends much on the next verdict, so that a source had better wait for one that
-  // is about to come.
-  virtual bool waits_for_verdicts() const { return false; }
   // What only this method has to tell of the request, by name; for `run --json`.
   virtual std::map<std::string, std::vector<double>> figures() const { return {}; }
   // May turn candidates that sources gave into nodes; says what should happen next. Called whenever somebody in `idle`
@@ -85,7 +88,7 @@ class Method {
   virtual Proposal propose(Speculation& speculation, const Idle& idle) = 0;
   // A source has spoken of a node of the tree.
   virtual void drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates,
-                       Draws draws = {});
+                       std::shared_ptr<const Draws> draws = {});
 };
 
 // By its name on the command line. Errors name --method and list what there is.

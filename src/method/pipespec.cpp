@@ -53,7 +53,8 @@ void PipeSpec::begin(const Speculation& speculation) {
   cascade_ = Cascade<NodeId>(speculation.n_sources);
 }
 
-void PipeSpec::drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates, Draws) {
+void PipeSpec::drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates,
+                       std::shared_ptr<const Draws>) {
   begin(speculation);
   choices_[source][node] = candidates.empty() ? kNoToken : candidates.front().token;
 }

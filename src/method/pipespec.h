@@ -23,7 +23,7 @@ class PipeSpec final : public Method {
   bool has_hierarchy() const override { return true; }
   Proposal propose(Speculation& speculation, const Idle& idle) override;
   void drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates,
-               Draws draws) override;
+               std::shared_ptr<const Draws> draws) override;
 
  private:
   // Nobody runs further ahead of the target than this.

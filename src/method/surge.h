@@ -16,15 +16,15 @@ class Surge final : public Method {
   explicit Surge(const MethodOptions& options) : rows_(options.width), draft_rows_(options.draft_rows) {}
   std::string_view name() const override { return "surge"; }
   bool speculates() const override { return true; }
-  bool waits_for_verdicts() const override { return true; }
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
  private:
   // A path less likely than this is not worth a row.
   static constexpr double kFloor = -9.0;
+  static constexpr int32_t kMostDraftRows = 32;
 
-  int32_t rows_;        // that enter in a step
-  int32_t draft_rows_;  // nodes the source guesses for at a time
+  int32_t rows_;        // that enter in a step at most
+  int32_t draft_rows_;  // nodes the source guesses for at a time; 0: as many as pay
 };
 
 }  // namespace sluice

@@ -1,5 +1,7 @@
 #include "pipeline/memo.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <bit>
 #include <cstdio>
@@ -117,7 +119,7 @@ Status Memo::load(const std::string& path) {
 
 Status Memo::save(const std::string& path) {
   if (!changed_) return {};
-  const std::string unfinished = path + ".tmp";
+  const std::string unfinished = path + "." + std::to_string(getpid()) + ".tmp";
   Writer out{.file = std::ofstream(unfinished, std::ios::binary), .sum = {}};
   out.put(kMagic);
   out.put(static_cast<uint64_t>(draws_.size()));

@@ -14,8 +14,8 @@ NgramSource::NgramSource(int32_t longest_context) : longest_context_(longest_con
 void NgramSource::observe(std::span<const Token> tokens) {
   for (const Token token : tokens) {
     SLUICE_CHECK(token >= 0, "only tokens are committed");
-    count(token);
     text_.push_back(token);
+    count(static_cast<uint32_t>(text_.size() - 1));
   }
 }
 
@@ -34,12 +34,18 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
     return n <= tree_path.size() ? tree_path[tree_path.size() - n] : text_[length - n];
   };
   // A context that was never continued has no longer one that was.
+  const size_t longest = std::min(static_cast<size_t>(longest_context_), length);
   std::vector<uint32_t> matches{0};
-  while (matches.size() <= static_cast<size_t>(longest_context_) && matches.size() <= length) {
+  while (matches.size() <= longest && contexts_[matches.back()].total > 1) {
     const uint32_t next = find(matches.back(), from_end(matches.size()));
     if (next == kNoContext) break;
     matches.push_back(next);
   }
+  // One that came once matches on as far as the text before its place does.
+  size_t matched = matches.size() - 1;
+  if (const Context& last = contexts_[matches.back()]; last.total == 1)
+    while (matched < longest && matched < last.only && from_end(matched + 1) == text_[last.only - matched - 1])
+      ++matched;
 
   struct Estimate {
     Token token;
@@ -49,8 +55,8 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
   std::vector<Estimate> estimates;
   estimates.reserve(matches.size() * kWidest);
   double mass = 1.0;
-  for (size_t n = matches.size(); n-- > 0;) {
-    const Context& context = contexts_[matches[n]];
+  for (size_t n = matched + 1; n-- > 0;) {
+    const Context& context = contexts_[matches[std::min(n, matches.size() - 1)]];
     const size_t distinct = context.continuations.size(), known = estimates.size();
     if (distinct == 0) break;  // an empty text
     const double share = mass / (context.total + kEscape * static_cast<double>(distinct));
@@ -78,13 +84,24 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
   return candidates;
 }
 
-// `token` follows the text so far: one more continuation of each of its contexts.
-void NgramSource::count(Token token) {
-  uint32_t context = 0;
+// The token at `at` is one more continuation of each of the contexts before it.
+void NgramSource::count(uint32_t at) {
+  const Token token = text_[at];
   contexts_[0].add(token);
-  for (size_t n = 1; n <= static_cast<size_t>(longest_context_) && n <= text_.size(); ++n) {
-    context = find_or_add(context, text_[text_.size() - n]);
-    contexts_[context].add(token);
+  if (contexts_[0].total == 1) contexts_[0].only = at;
+  uint32_t context = 0;
+  for (uint32_t n = 1; n <= std::min(static_cast<uint32_t>(longest_context_), at); ++n) {
+    const Context& shorter = contexts_[context];
+    if (shorter.total == 1) return;
+    // It has just come the second time: the first time's longer context is needed from now on.
+    if (shorter.total == 2 && shorter.only >= n) add(context, text_[shorter.only - n], shorter.only);
+    const uint32_t next = find(context, text_[at - n]);
+    if (next == kNoContext) {
+      add(context, text_[at - n], at);
+      return;
+    }
+    contexts_[next].add(token);
+    context = next;
   }
 }
 
@@ -116,14 +133,15 @@ uint32_t NgramSource::find(uint32_t context, Token before) {
   return edge.key == key ? edge.child : kNoContext;
 }
 
-uint32_t NgramSource::find_or_add(uint32_t context, Token before) {
-  const uint32_t known = find(context, before);
-  if (known != kNoContext) return known;
+// A context that came once, with its continuation at `at`.
+uint32_t NgramSource::add(uint32_t context, Token before, uint32_t at) {
   if (2 * contexts_.size() >= edges_.size()) grow();
   const uint32_t child = static_cast<uint32_t>(contexts_.size());
   const uint64_t key = static_cast<uint64_t>(context) << 32 | static_cast<uint32_t>(before);
   slot(key) = {key, child};
   contexts_.emplace_back();
+  contexts_.back().add(text_[at]);
+  contexts_.back().only = at;
   return child;
 }
 

@@ -19,8 +19,11 @@ namespace sluice {
 // often it is right on code, maths and chat. A context proposes only its kWidest likeliest continuations (by count,
 // then the most recent). Equal estimates: longer context first, then its own order.
 //
-// Costs: observe() longest_context + 1 table look-ups a token; expand() one look-up for each token of the longest
-// match, whatever the length of the text. About 1.2 KiB a token of text at longest_context = 10.
+// A context that was seen once has no contexts below it in memory: the longer ones that hold it were seen once as well,
+// at the same place, so the text itself tells them. They are made when it comes a second time.
+//
+// Costs: a table look-up for each token of the longest context that occurred twice, then one comparison with the text,
+// whatever its length; observe() at most longest_context + 1 look-ups a token.
 class NgramSource final : public Source {
  public:
   static constexpr size_t kWidest = 32;
@@ -42,11 +45,13 @@ class NgramSource final : public Source {
   struct Context {
     uint32_t total = 0;                       // C
     std::vector<Continuation> continuations;  // d of them, by count, then the most recent first
+    uint32_t only = 0;                        // total == 1: where in the text its continuation is
     void add(Token token);
   };
 
   // Contexts form a tree that is walked backwards through the text: from the empty context, number 0, to the one that
-  // has one more token before it. The edges (number, token) -> number are an open-addressing table.
+  // has one more token before it, as far as contexts came twice. The edges (number, token) -> number are an
+  // open-addressing table.
   struct Edge {
     uint64_t key = kNoKey;  // number << 32 | token
     uint32_t child = 0;
@@ -56,9 +61,9 @@ class NgramSource final : public Source {
 
   Edge& slot(uint64_t key);
   uint32_t find(uint32_t context, Token before);
-  uint32_t find_or_add(uint32_t context, Token before);
+  uint32_t add(uint32_t context, Token before, uint32_t at);
   void grow();
-  void count(Token token);
+  void count(uint32_t at);
 
   int32_t longest_context_;
   std::vector<Token> text_;

@@ -73,7 +73,7 @@ NodeId TokenTree::append(NodeId parent, Token token, float probability) {
   return nodes_.back().id;
 }
 
-void TokenTree::set_candidates(NodeId id, std::vector<Candidate> candidates, Draws draws) {
+void TokenTree::set_candidates(NodeId id, std::vector<Candidate> candidates, std::shared_ptr<const Draws> draws) {
   Node& n = const_cast<Node&>(node(id));
   if (candidates.size() > kMaxCandidates) candidates.resize(kMaxCandidates);
   n.candidates = std::move(candidates);
@@ -96,6 +96,7 @@ TokenTree::Advance TokenTree::advance(Token token) {
   const NodeId old_root = root().id;
   const int32_t position = root().position + 1;
   std::vector<Node> kept;
+  kept.reserve(nodes_.size());
   for (Node& n : nodes_) {
     if (n.id == old_root) continue;
     const bool is_root = next && n.id == *next;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -27,9 +28,9 @@ class TokenTree {
     float probability = 1.0f;  // given its parent, as its source said
     double log_path = 0.0;     // sum of the logs of `probability` from the root's child down to here; the root: 0
     bool drafted = false;      // a source has been asked for its children
-    std::vector<Candidate> candidates;  // what the source said, likeliest first
-    Draws draws;                        // rule `reject`: how the first of them were drawn
-    uint64_t grown = 0;                 // bit i: candidate i has become a child
+    std::vector<Candidate> candidates;   // what the source said, likeliest first
+    uint64_t grown = 0;                  // bit i: candidate i has become a child
+    std::shared_ptr<const Draws> draws;  // rule `reject`: how the first of them were drawn; none under `match`
   };
 
   TokenTree(Token root, int32_t position);
@@ -55,7 +56,7 @@ class TokenTree {
   NodeId append(NodeId parent, Token token, float probability);
 
   // Keeps what a source said of a node's children (at most kMaxCandidates). REQUIRES: contains(id).
-  void set_candidates(NodeId id, std::vector<Candidate> candidates, Draws draws = {});
+  void set_candidates(NodeId id, std::vector<Candidate> candidates, std::shared_ptr<const Draws> draws = {});
 
   struct Advance {
     bool hit = false;            // the tree held the token

@@ -56,8 +56,9 @@ class Scripted {
   }
 
   Proposal propose(bool first_stage = true, uint32_t sources = ~0u) {
-    return method_->propose(speculation, {.first_stage = first_stage, .sources = sources});
+    return propose({.first_stage = first_stage, .sources = sources});
   }
+  Proposal propose(const Idle& idle) { return method_->propose(speculation, idle); }
 
   // Lets the source answer what it is asked, until something enters or nothing is asked. What entered.
   Tokens step(bool first_stage = true) {
