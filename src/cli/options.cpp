@@ -139,6 +139,10 @@ Status check(const CommonOptions& options) {
       return input_error("--tree: a tree of " + std::to_string(nodes) + " nodes or more; there may be " +
                          std::to_string(kMostNodes) + " at most, the root not counted");
   }
+  constexpr size_t kMostDrafts = 8;
+  if (options.drafts.size() > kMostDrafts)
+    return input_error("--draft was given " + std::to_string(options.drafts.size()) +
+                       " times; a hierarchy has at most " + std::to_string(kMostDrafts) + " draft models");
   SLUICE_TRY_STATUS(make_sources(options.sources, options.drafts.size(), false).map([](const auto&) {}));
   return options.trace.empty() ? Status() : check_writable("--trace", options.trace);
 }

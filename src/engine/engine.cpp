@@ -409,7 +409,8 @@ bool Engine::feed_idle() {
   const auto quiet = [](const Lane& lane) { return lane.in_flight.empty(); };
   const auto empty = [](const std::vector<Planned>& plan) { return plan.empty(); };
   if (std::all_of(lanes_.begin(), lanes_.end(), quiet) && std::all_of(plans.begin(), plans.end(), empty))
-    for (Request* request : running_) plans[0].push_back({request, request->speculation.tree.root().id});
+    for (Request* request : running_)
+      if (request->prompt_rows_left(kTarget) == 0) plans[0].push_back({request, request->speculation.tree.root().id});
   bool sent = false;
   for (size_t m = 0; m < lanes_.size(); ++m) {
     if (plans[m].empty()) continue;

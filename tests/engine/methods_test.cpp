@@ -275,5 +275,17 @@ TEST(Coordinator, TakesLittleTimeWhateverIsCertain) {
   }
 }
 
+// The draft is the target itself, so every guess is right, and its answers come a message after it has fallen free. As
+// many levels enter a step as it makes passes.
+TEST(SurgeBesideASureDraft, NoPassAndNoStepIsLost) {
+  for (const int passes : {1, 2}) {  // with more, its guesses, though right, are too unsure of themselves to go deep
+    PipelineSpec setup = pipeline(3, {&six_layers()}, 0.001 / passes);
+    setup.profile.insert(setup.profile.size() - 1, R"(, "link": {"latency": 1e-6, "bandwidth": 1e15})");
+    const Ran ran = run(setup, ask("surge", 61));
+    EXPECT_EQ(ran.stats.flushes, 0) << passes;
+    EXPECT_LT(ran.last_token - ran.first_token, 1.05 * 0.001 * (60.0 / passes + 2)) << passes;
+  }
+}
+
 }  // namespace
 }  // namespace sluice
