@@ -66,6 +66,7 @@ int run_program(int argc, char** argv) {
   add_chat(app, action);
   add_bench(app, action);
   add_plan(app, action);
+  add_train(app, action);
   add_inspect(app, action);
   if (argc <= 1) return finish(print(app.help()));
   if (const Status status = choose_instruction_set(); !status) return finish(status);

@@ -1,0 +1,14 @@
+#include "cli/train.h"
+
+namespace sluice {
+
+void add_train(CLI::App& app, Action& action) {
+  CLI::App& train = *app.add_subcommand("train", "Trains a speculator for a model");
+  train.require_subcommand(1);
+  train.footer(
+      "Examples:\n"
+      "  sluice train data --self 5000 --out corpus");
+  add_train_data(train, action);
+}
+
+}  // namespace sluice

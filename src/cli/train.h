@@ -1,0 +1,10 @@
+// The commands below `sluice train`.
+#pragma once
+
+#include "cli/commands.h"
+
+namespace sluice {
+
+void add_train_data(CLI::App& train, Action& action);
+
+}  // namespace sluice

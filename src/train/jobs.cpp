@@ -1,0 +1,84 @@
+#include "train/jobs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/random.h"
+
+namespace sluice {
+
+namespace {
+
+uint64_t hash(std::string_view text) {  // FNV-1a
+  uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return h ^ (h >> 32);
+}
+
+// Fisher-Yates.
+std::vector<uint32_t> shuffled(size_t n, uint64_t seed, uint32_t group) {
+  std::vector<uint32_t> order(n);
+  std::iota(order.begin(), order.end(), 0u);
+  for (size_t i = n; i > 1; --i) {
+    const double u =
+        uniform({.seed = seed, .choice = group, .position = static_cast<uint32_t>(i), .purpose = Purpose::kDraft}, 0);
+    std::swap(order[i - 1], order[static_cast<size_t>(u * static_cast<double>(i))]);
+  }
+  return order;
+}
+
+}  // namespace
+
+JobList::JobList(const std::vector<PromptGroup>& groups, int32_t n_self, std::vector<float> temperatures, uint64_t seed)
+    : temperatures_(std::move(temperatures)) {
+  SLUICE_CHECK(!temperatures_.empty(), "a temperature");
+  for (const PromptGroup& group : groups) {
+    const size_t size = group.prompts.size();
+    groups_.push_back({.prompts = &group,
+                       .order = shuffled(size, seed, static_cast<uint32_t>(groups_.size())),
+                       .size = size,
+                       .weight = std::sqrt(static_cast<double>(size))});
+  }
+  if (n_self > 0) groups_.push_back({.size = static_cast<size_t>(n_self), .weight = std::sqrt(n_self)});
+}
+
+// Stride scheduling.
+JobList::Group* JobList::choose() {
+  Group* best = nullptr;
+  double best_stride = 0;
+  for (Group& group : groups_) {
+    if (group.exhausted || group.size == 0) continue;
+    const double stride = (static_cast<double>(group.uses) + 0.5) / group.weight;
+    if (best == nullptr || stride < best_stride) best = &group, best_stride = stride;
+  }
+  return best;
+}
+
+std::optional<float> JobList::temperature(size_t prompt, size_t pass) const {
+  const size_t n = temperatures_.size();
+  for (size_t i = 0; i < n; ++i) {
+    const float t = temperatures_[(prompt + pass + i) % n];
+    if (t > 0 || pass < n) return t;
+  }
+  return std::nullopt;
+}
+
+std::optional<Job> JobList::next() {
+  while (Group* group = choose()) {
+    const size_t pass = group->uses / group->size, at = group->uses % group->size;
+    const auto t = temperature(at, pass);
+    if (!t || (group->prompts == nullptr && pass > 0)) {
+      group->exhausted = true;
+      continue;
+    }
+    ++group->uses;
+    Job job{.id = next_id_++, .temperature = *t};
+    if (group->prompts != nullptr) job.prompt = &group->prompts->prompts[group->order[at]];
+    if ((job.prompt != nullptr ? hash(*job.prompt) : job.id) % kHeldOutOneIn == 0) job.split = Split::kHeldOut;
+    return job;
+  }
+  return std::nullopt;
+}
+
+}  // namespace sluice
