@@ -7,8 +7,10 @@ void add_train(CLI::App& app, Action& action) {
   train.require_subcommand(1);
   train.footer(
       "Examples:\n"
-      "  sluice train data --self 5000 --out corpus");
+      "  sluice train data --self 5000 --out corpus\n"
+      "  sluice train spd --data corpus --stages 10 --out spd-10");
   add_train_data(train, action);
+  add_train_spd(train, action);
 }
 
 }  // namespace sluice

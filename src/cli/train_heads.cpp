@@ -1,0 +1,150 @@
+#include <spdlog/fmt/fmt.h>
+
+#include <thread>
+
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/session.h"
+#include "cli/train.h"
+#include "cli/values.h"
+#include "train/train.h"
+
+namespace sluice {
+
+namespace {
+
+struct HeadOptions : CommonOptions {
+  TrainOptions train;
+};
+
+void add_train_options(CLI::App& command, HeadOptions& options) {
+  TrainOptions& train = options.train;
+  const auto tokens = whole_number(1, int64_t{1} << 40);
+  command.add_option("--data", train.corpus, "Corpus of sluice train data")->required()->check(not_empty("a folder"));
+  command
+      .add_option("--out", train.out, "Folder for checkpoint.gguf, log.jsonl and head.gguf; a run begun there goes on")
+      ->required()
+      ->check(not_empty("a folder"));
+  command.add_option("--tokens", train.tokens, "Answer tokens to train on; more than there are means several epochs")
+      ->capture_default_str()
+      ->check(tokens);
+  command.add_option("--batch", train.batch, "Conversations a step")->capture_default_str()->check(whole_number(1));
+  command.add_option("--lr", train.lr, "Peak of the learning rate")->capture_default_str()->check(number(0, 1, true));
+  command.add_option("--warmup", train.warmup, "Share of the tokens in which it rises; then it falls to 0")
+      ->capture_default_str()
+      ->check(number(0, 1));
+  command.add_option("--clip", train.clip, "Largest norm of the gradient")
+      ->capture_default_str()
+      ->check(number(0, 1e9, true));
+  command.add_option("--weight-decay", train.weight_decay, "Of AdamW")->capture_default_str()->check(number(0, 1));
+  command
+      .add_option("--draft-vocab", train.draft_vocab,
+                  "The corpus' most frequent tokens, which alone are guessed; 0: all")
+      ->capture_default_str()
+      ->check(whole_number(0));
+  command.add_option("--max-length", train.max_tokens, "Tokens of a conversation; the rest is left out")
+      ->capture_default_str()
+      ->check(whole_number(2));
+  command.add_option("--evaluate-every", train.evaluate_every, "Tokens")->capture_default_str()->check(tokens);
+  command.add_option("--checkpoint-every", train.checkpoint_every, "Tokens")->capture_default_str()->check(tokens);
+  command.add_option("--held-out", train.held_out, "Held-out conversations of an evaluation")
+      ->capture_default_str()
+      ->check(whole_number(0));
+  command.add_option("--type", train.type, "Of the exported matrices")
+      ->capture_default_str()
+      ->check(one_of({"f16", "q8_0"}));
+  command.add_option("--seed", train.seed, "Another seed, another order")->capture_default_str()->check(seed_number());
+  command.add_option("--threads", train.threads, "CPU threads (default: all cores)")->check(whole_number(1, 256));
+  add_model_option(command, options);
+}
+
+Status train_head(HeadOptions& options, const char* what,
+                  const std::function<Result<TrainFigures>(const ModelFile&, const TrainHooks&)>& train) {
+  if (options.train.threads == 0)
+    options.train.threads = std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
+  std::string path = options.model;
+  if (path.empty()) {
+    SLUICE_TRY(path, default_model());
+  }
+  SLUICE_TRY(const auto model, ModelFile::open(path));
+  ProgressBar bar(what);
+  const TrainHooks hooks{.interrupted = interrupted,
+                         .progress = [&](double share, const std::string& note) { bar.show(share, note); }};
+  const auto figures = train(model, hooks);
+  bar.finish();
+  if (!figures) return tl::unexpected<Error>(figures.error());
+  if (interrupted())
+    return interrupted_error("the same command goes on from " + options.train.out + "/checkpoint.gguf");
+  return print(fmt::format(
+      "{}/head.gguf: trained on {} tokens; this run took {:.0f} s, of which {:.0f} s were spent waiting for "
+      "the target\n{}\n",
+      options.train.out, figures->tokens, figures->seconds, figures->capture_seconds, figures->evaluation.dump()));
+}
+
+// n + 1 boundaries; equal stages if the layers divide, else the later ones are one larger.
+Result<std::vector<int32_t>> boundaries(const CommonOptions& options, const ModelFile& model) {
+  const int32_t layers = model.hparams().n_layers;
+  std::vector<int32_t> cuts = {0};
+  if (!options.cuts.empty()) {
+    cuts.insert(cuts.end(), options.cuts.begin(), options.cuts.end());
+    cuts.push_back(layers);
+  } else {
+    for (int32_t k = 1; k <= options.stages; ++k) cuts.push_back(k * layers / options.stages);
+  }
+  for (size_t i = 1; i < cuts.size(); ++i)
+    if (cuts[i] <= cuts[i - 1])
+      return input_error("--stages or --cuts: the model's " + std::to_string(layers) +
+                         " layers can't be cut there; each stage needs a layer");
+  return cuts;
+}
+
+}  // namespace
+
+void add_train_spd(CLI::App& train, Action& action) {
+  struct Options : HeadOptions {
+    SpdOptions spd;
+    std::string attention = "full";
+  };
+  auto options = std::make_shared<Options>();
+  options->stages = 10;
+  CLI::App& command = *train.add_subcommand("spd", "Trains a module for Speculative Pipeline Decoding");
+  command.footer(
+      "Examples:\n"
+      "  sluice train spd --data corpus --stages 10 --layers 2 --out spd-10\n"
+      "  sluice train spd --data corpus --stages 5 --layers 1 --tokens 3000000 --lr 1e-3 --out spd-5");
+  SpdOptions& spd = options->spd;
+  auto* stages = command.add_option("--stages", options->stages, "n, of equal size")
+                     ->capture_default_str()
+                     ->check(whole_number(1));
+  add_list_option(command, "--cuts", options->cuts, "First layers of the second, third, … stage")
+      .check(whole_number(1))
+      ->excludes(stages);
+  command.add_option("--layers", spd.layers, "Decoder layers of the module")
+      ->capture_default_str()
+      ->check(whole_number(1, 64));
+  command.add_option("--attention", options->attention, "single: only the newest row is a query; full: every row is")
+      ->capture_default_str()
+      ->check(one_of({"single", "full"}));
+  command
+      .add_option("--init", spd.init,
+                  "How the layers begin: as the target's last on fitted states (lens), as its last or first, at random")
+      ->capture_default_str()
+      ->check(one_of({"lens", "last", "first", "random"}));
+  command.add_flag("--output-timing", spd.output_timing, "Ablation: guess after the step, on its output");
+  command.add_flag("--single-depth", spd.single_depth, "Ablation: only the deepest state of each token");
+  command.add_flag("--shared-fc", spd.shared_fc, "Ablation: one FC for the depths 1 to n");
+  command.add_flag("--feature-norm,!--no-feature-norm", spd.feature_norm, "Divide states by their root mean square");
+  add_train_options(command, *options);
+  command.callback([options, &action] {
+    action = [options]() -> Status {
+      options->spd.attention = options->attention == "full" ? Attention::kFull : Attention::kSingle;
+      return train_head(*options, "spd", [&](const ModelFile& model, const TrainHooks& hooks) -> Result<TrainFigures> {
+        SLUICE_TRY(options->spd.cuts, boundaries(*options, model));
+        return train_spd(model, options->spd, options->train, hooks);
+      });
+    };
+  });
+}
+
+}  // namespace sluice

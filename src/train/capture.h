@@ -1,0 +1,47 @@
+// The frozen target, quantised as it will run, over stored sequences: the hidden states that heads are trained on are,
+// bit for bit, those that the engine will compute.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "compute/stage_runner.h"
+#include "model/model_file.h"
+#include "train/corpus.h"
+
+namespace sluice {
+
+struct Captured {
+  const Example* example = nullptr;
+  std::vector<int32_t> layers;             // ascending
+  std::vector<std::vector<float>> states;  // by layers[i]: [tokens, d] f32
+  // REQUIRES: the layer was asked for.
+  std::span<const float> layer(int32_t l) const;
+};
+
+struct CaptureOptions {
+  std::vector<int32_t> taps;  // layers, in any order, doubles allowed
+  int32_t max_tokens = 1024;  // of a sequence; the rest of longer ones is left out
+  int32_t threads = 1;
+  KvType kv = KvType::kF16;
+};
+
+// Thread safety: none.
+class Capture {
+ public:
+  static Result<Capture> create(const ModelFile& model, CaptureOptions options);
+  // Holds nothing of earlier sequences. `example` must outlive the result.
+  Captured run(const Example& example);
+
+ private:
+  Capture(StageRunner runner, CaptureOptions options, int32_t d_model)
+      : runner_(std::move(runner)), options_(std::move(options)), d_model_(d_model) {}
+
+  StageRunner runner_;
+  CaptureOptions options_;
+  int32_t d_model_;
+  std::vector<float> hidden_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,54 @@
+// What can be chosen of each kind of head, and of the training itself. No libtorch here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace sluice {
+
+enum class Attention : uint8_t { kSingle, kFull };
+
+struct SpdOptions {
+  std::vector<int32_t> cuts;  // n + 1: first layers of the stages, and the number of layers
+  int32_t layers = 2;         // L_s
+  Attention attention = Attention::kFull;
+  bool feature_norm = true;
+  std::string init = "lens";  // "lens", "last", "first", "random": see docs/training.md
+  // Ablations of the paper.
+  bool output_timing = false, single_depth = false, shared_fc = false;
+};
+
+struct Eagle3Options {
+  std::vector<int32_t> taps;  // three; empty: 2, L/2, L-3
+  int32_t unroll = 5;         // steps of the training-time test
+  double decay = 0.8;         // weight of step i's loss is decay^i
+  bool norm_before_fc = true;
+  double hca = 0;  // weight of the harmonised context alignment loss; 0: off
+  std::string init = "last";
+};
+
+struct TrainOptions {
+  std::string corpus, out;     // folders
+  int64_t tokens = 1'000'000;  // answer tokens to train on; more than the corpus holds means several epochs
+  int32_t batch = 8;           // examples a step
+  double lr = 5e-4;
+  double warmup = 0.03;  // share of the tokens
+  double clip = 1.0;     // of the gradient's norm
+  double weight_decay = 0.01;
+  int32_t draft_vocab = 4096;         // 0: the whole vocabulary
+  int32_t max_tokens = 768;           // of an example
+  int64_t evaluate_every = 50'000;    // tokens
+  int64_t checkpoint_every = 50'000;  // tokens
+  int32_t held_out = 40;              // examples of an evaluation
+  std::string dtype = "f32";          // or "bf16"
+  std::string device = "cpu";
+  uint64_t seed = 0;
+  int32_t threads = 0;
+  bool overlap = true;       // capture the next example while training on this one
+  std::string type = "f16";  // of the exported matrices: f16 or q8_0
+};
+
+}  // namespace sluice

@@ -1,0 +1,304 @@
+#include "train/spd.h"
+
+#include <cmath>
+
+#include "base/random.h"
+
+namespace sluice {
+
+std::vector<std::vector<int32_t>> spd_taps(const std::vector<int32_t>& cuts, bool single_depth) {
+  std::vector<std::vector<int32_t>> taps = {{0}};
+  for (size_t k = 1; k < cuts.size(); ++k) {
+    const int32_t deepest = cuts[k];
+    taps.push_back(single_depth ? std::vector{deepest} : std::vector{0, deepest / 2, deepest});
+  }
+  return taps;
+}
+
+int64_t spd_steps(const std::vector<std::vector<bool>>& guesses_right) {
+  const size_t n = guesses_right.size();
+  int64_t steps = 0;
+  size_t active = 1;
+  for (size_t i = 0; i < guesses_right.front().size(); ++i) {
+    const bool right = guesses_right[active - 1][i];
+    steps += right ? 1 : static_cast<int64_t>(n);
+    active = right ? std::min(active + 1, n) : 1;
+  }
+  return steps;
+}
+
+Spd::Spd(const HyperParameters& hparams, const TargetTensors& target, SpdOptions options, std::vector<Token> vocabulary)
+    : options_(std::move(options)),
+      n_(static_cast<int64_t>(options_.cuts.size()) - 1),
+      shape_(layer_shape(hparams)),
+      taps_(spd_taps(options_.cuts, options_.single_depth)),
+      output_(parameters_, shape_, target, std::move(vocabulary)) {
+  for (int64_t i = 0; i < options_.layers; ++i) {
+    if (options_.init == "random")
+      add_random_layer(parameters_, i, shape_);
+    else
+      add_layer(parameters_, i, shape_, target, options_.init == "first" ? i : hparams.n_layers - options_.layers + i);
+  }
+  for (int64_t k = newest_depth(); k <= n_; ++k) {
+    const int64_t d = shape_.d_model, n_in = d * static_cast<int64_t>(taps_[static_cast<size_t>(k)].size());
+    if (!parameters_.holds(fc_name(k))) parameters_.add(fc_name(k), random_matrix(d, n_in));
+  }
+  evaluation_.right.resize(static_cast<size_t>(most_active()));
+}
+
+std::string Spd::fc_name(int64_t depth) const {
+  return "fc." + std::to_string(options_.shared_fc ? std::min<int64_t>(depth, 1) : depth) + ".weight";
+}
+
+std::vector<int32_t> Spd::taps() const {
+  std::vector<int32_t> all = {options_.cuts.back()};  // for the target's distribution
+  for (const auto& of_depth : taps_) all.insert(all.end(), of_depth.begin(), of_depth.end());
+  if (options_.init == "lens") all.push_back(options_.cuts.back() - options_.layers);
+  return all;
+}
+
+Spd::States Spd::states(const Captured& example) const {
+  States states;
+  for (const int32_t layer : example.layers) {
+    const auto values = example.layer(layer);
+    const int64_t rows = static_cast<int64_t>(values.size()) / shape_.d_model;
+    const auto state = to_tensor(values, {rows, shape_.d_model});
+    states[layer] = options_.feature_norm ? rms_norm(state, shape_.epsilon) : state;
+  }
+  return states;
+}
+
+torch::Tensor Spd::concatenated(const States& states, int64_t depth, int64_t begin, int64_t end) const {
+  std::vector<torch::Tensor> parts;
+  for (const int32_t layer : taps_[static_cast<size_t>(depth)]) parts.push_back(states.at(layer).slice(0, begin, end));
+  return parts.size() == 1 ? parts.front() : torch::cat(parts, -1);
+}
+
+// SPD eq. (1).
+torch::Tensor Spd::feature(const States& states, int64_t depth, int64_t begin, int64_t end) const {
+  return product(concatenated(states, depth, begin, end), parameters_[fc_name(depth)]);
+}
+
+int64_t Spd::active(uint64_t draw) const {
+  const DrawSite site{.seed = draw, .purpose = Purpose::kDraft};
+  const int64_t most = most_active();
+  if (most == 1 || uniform(site, 0) < 0.5) return most;
+  return 1 + static_cast<int64_t>(uniform(site, 1) * static_cast<double>(most - 1));
+}
+
+// Queries see the near rows of their own call and the far rows of depth n. q: [Q, A, heads, head_dim] of the newest A
+// rows; near_k, near_v: [Q, a, kv_heads, head_dim], newest first; far_k, far_v: [T, kv_heads, head_dim]; mask:
+// [Q, A, a + T]. Gives [Q, A, heads * head_dim].
+torch::Tensor Spd::attend(const torch::Tensor& q, const torch::Tensor& near_k, const torch::Tensor& near_v,
+                          const torch::Tensor& far_k, const torch::Tensor& far_v, const torch::Tensor& mask) const {
+  const int64_t n_queries = q.size(0), rows = q.size(1), a = near_k.size(1), n_far = far_k.size(0);
+  const int64_t kv = shape_.n_kv_heads, group = shape_.group(), h = shape_.head_dim;
+  const auto grouped = q.view({n_queries, rows, kv, group, h}).permute({2, 0, 3, 1, 4}).contiguous();
+  const auto by_call = grouped.view({kv * n_queries, group * rows, h});
+  const auto near_keys = near_k.permute({2, 0, 1, 3}).reshape({kv * n_queries, a, h});
+  const auto near = torch::bmm(by_call, near_keys.transpose(1, 2)).view({kv, n_queries, group, rows, a});
+  const auto far = torch::bmm(grouped.view({kv, n_queries * group * rows, h}), far_k.permute({1, 2, 0}))
+                       .view({kv, n_queries, group, rows, n_far});
+  const auto scores = torch::cat({near, far}, -1) / std::sqrt(static_cast<double>(h)) + mask.unsqueeze(1);
+  const auto weights = torch::softmax(scores, -1);
+  const auto near_weights = weights.narrow(-1, 0, a).reshape({kv * n_queries, group * rows, a});
+  const auto near_sums = torch::bmm(near_weights, near_v.permute({2, 0, 1, 3}).reshape({kv * n_queries, a, h}));
+  const auto far_weights = weights.narrow(-1, a, n_far).reshape({kv, n_queries * group * rows, n_far});
+  const auto far_sums = torch::bmm(far_weights, far_v.permute({1, 0, 2}));
+  return (near_sums.view({kv, n_queries, group, rows, h}) + far_sums.view({kv, n_queries, group, rows, h}))
+      .permute({1, 3, 0, 2, 4})
+      .reshape({n_queries, rows, kv * group * h});
+}
+
+// The expanded sequence of appendix A without the rows that nobody sees. The call at time t has `active` near rows, of
+// the tokens t, t - 1, … at depths 0, 1, …, and the far rows of the tokens up to t - active, at depth n, which all
+// calls share.
+torch::Tensor Spd::forward(const States& states, int64_t first, int64_t last, int64_t active) const {
+  const int64_t n_queries = last - first, n_far = std::max<int64_t>(0, last - active), d = shape_.d_model;
+  std::vector<torch::Tensor> near_rows;
+  for (int64_t back = 0; back < active; ++back) {
+    const int64_t begin = std::max<int64_t>(0, first - back), end = std::max<int64_t>(0, last - back);
+    auto rows = feature(states, std::min(n_, back + newest_depth()), begin, end);
+    if (const int64_t missing = n_queries - rows.size(0); missing > 0)
+      rows = torch::cat({torch::zeros({missing, d}), rows});
+    near_rows.push_back(rows);
+  }
+  auto near = torch::stack(near_rows, 1);    // [Q, a, d], newest first
+  auto far = feature(states, n_, 0, n_far);  // [T, d]
+
+  const auto time = torch::arange(first, last, torch::kLong), back = torch::arange(active, torch::kLong);
+  const auto positions = time.unsqueeze(1) - back.unsqueeze(0);  // [Q, a] of the near rows
+  const auto far_positions = torch::arange(n_far, torch::kLong);
+  // A row sees itself and what is older.
+  const auto sees_near =
+      (back.unsqueeze(0) >= back.unsqueeze(1)).unsqueeze(0).logical_and(positions.ge(0).unsqueeze(1));
+  const auto sees_far =
+      (far_positions.unsqueeze(0) <= (time - active).unsqueeze(1)).unsqueeze(1).expand({-1, active, -1});
+  // Rows of positions before 0 are no rows; they see themselves so that their softmax is a number.
+  const auto itself = torch::eye(active, torch::kBool).unsqueeze(0);
+  const auto mask = mask_of(torch::cat({sees_near.logical_or(itself), sees_far}, -1));
+  const auto far_mask = mask_of(far_positions.unsqueeze(0) <= far_positions.unsqueeze(1));
+
+  const auto& p = parameters_;
+  for (int64_t i = 0; i < options_.layers; ++i) {
+    const std::string blk = "blk." + std::to_string(i) + ".";
+    const bool only_newest = options_.attention == Attention::kSingle || i + 1 == options_.layers;
+    const auto near_norm = rms_norm(near, p[blk + "attn_norm.weight"], shape_.epsilon);
+    const auto far_norm = rms_norm(far, p[blk + "attn_norm.weight"], shape_.epsilon);
+    const auto keys = [&](const torch::Tensor& rows, const torch::Tensor& at) {
+      return turn(heads(rows, p[blk + "attn_k.weight"], shape_.n_kv_heads), at, shape_);
+    };
+    const auto values = [&](const torch::Tensor& rows) {
+      return heads(rows, p[blk + "attn_v.weight"], shape_.n_kv_heads);
+    };
+    const auto queries = [&](const torch::Tensor& rows, const torch::Tensor& at) {
+      return turn(heads(rows, p[blk + "attn_q.weight"], shape_.n_heads), at, shape_);
+    };
+    const auto finish = [&](const torch::Tensor& rows, const torch::Tensor& attended) {
+      return add_feed_forward(rows + product(attended, p[blk + "attn_output.weight"]), p, blk, shape_);
+    };
+    const int64_t rows = only_newest ? 1 : active;
+    const auto near_k = keys(near_norm, positions), near_v = values(near_norm);
+    const auto far_k = keys(far_norm, far_positions), far_v = values(far_norm);
+    const auto q = queries(near_norm.narrow(1, 0, rows), positions.narrow(1, 0, rows));
+    const auto next = finish(near.narrow(1, 0, rows), attend(q, near_k, near_v, far_k, far_v, mask.narrow(1, 0, rows)));
+    if (options_.attention == Attention::kSingle) {  // the other rows stay what they are: features
+      near = torch::cat({next, near.narrow(1, 1, active - 1)}, 1);
+    } else {
+      near = next;
+      if (!only_newest && n_far > 0)
+        far = finish(far, attention(queries(far_norm, far_positions), far_k, far_v, far_mask));
+    }
+  }
+  return output_.logits(near.select(1, 0));
+}
+
+namespace {
+
+// The positions whose next tokens are the answer's.
+std::pair<int64_t, int64_t> trained_positions(const Captured& example, int64_t d) {
+  const int64_t n = static_cast<int64_t>(example.states.front().size()) / d;
+  return {example.example->n_prompt - 1, n - 1};
+}
+
+torch::Tensor last_states(const Captured& example, int64_t d, int64_t first, int64_t last) {
+  const auto values = example.layer(example.layers.back());
+  return to_tensor(values, {static_cast<int64_t>(values.size()) / d, d}).slice(0, first, last);
+}
+
+}  // namespace
+
+LossFigures Spd::accumulate(const Captured& example, uint64_t draw, double weight) {
+  const auto [first, last] = trained_positions(example, shape_.d_model);
+  if (last <= first) return {};
+  const auto logits = forward(states(example), first, last, active(draw));
+  const auto sum =
+      output_.divergence(logits, output_.target_probabilities(last_states(example, shape_.d_model, first, last)));
+  (sum * weight).backward();
+  return {sum.item<double>(), last - first};
+}
+
+// "lens": each FC begins as the linear map from its states to what the first of the target's last layers takes, by
+// least squares, so that the module begins as the target's end on guessed hidden states.
+void Spd::begin(const std::function<Captured(size_t)>& example, size_t n) {
+  if (options_.init != "lens") return;
+  const torch::NoGradGuard frozen;
+  constexpr size_t kExamples = 48;
+  constexpr int64_t kSkipped = 4;  // first tokens, whose states are far larger than all others
+  const auto count = static_cast<size_t>(n_) + 1;
+  std::vector<torch::Tensor> squares(count), products(count);
+  double scale = 0, rows = 0;
+  for (size_t i = 0; i < std::min(n, kExamples); ++i) {
+    const Captured captured = example(i);
+    const auto states = this->states(captured);
+    const int32_t goal_layer = options_.cuts.back() - options_.layers;
+    const auto raw = captured.layer(goal_layer);
+    const int64_t tokens = static_cast<int64_t>(raw.size()) / shape_.d_model;
+    if (tokens <= kSkipped) continue;
+    const auto unscaled = to_tensor(raw, {tokens, shape_.d_model}).slice(0, kSkipped);
+    const auto goal = rms_norm(unscaled, shape_.epsilon);
+    scale += unscaled.pow(2).mean(-1).sqrt().sum().item<double>();
+    rows += static_cast<double>(tokens - kSkipped);
+    for (int64_t k = newest_depth(); k <= n_; ++k) {
+      const auto x = concatenated(states, k, kSkipped, tokens);
+      const auto xx = torch::matmul(x.t(), x), xy = torch::matmul(x.t(), goal);
+      const auto at = static_cast<size_t>(options_.shared_fc ? std::min<int64_t>(k, 1) : k);
+      squares[at] = squares[at].defined() ? squares[at] + xx : xx;
+      products[at] = products[at].defined() ? products[at] + xy : xy;
+    }
+  }
+  for (size_t k = 0; k < count; ++k) {
+    if (!squares[k].defined()) continue;
+    const auto ridge = squares[k].diagonal().mean() * 1e-2;
+    const auto solved = torch::linalg_solve(squares[k] + ridge * torch::eye(squares[k].size(0)), products[k]);
+    parameters_[fc_name(static_cast<int64_t>(k))].copy_(solved.t() * (scale / std::max(rows, 1.0)));
+  }
+}
+
+void Spd::evaluate(const Captured& example) {
+  const torch::NoGradGuard frozen;
+  const auto [first, last] = trained_positions(example, shape_.d_model);
+  if (last <= first) return;
+  const auto states = this->states(example);
+  const auto last_hidden = last_states(example, shape_.d_model, first, last);
+  const auto& tokens = example.example->tokens;
+  std::vector<std::vector<bool>> right;
+  for (int64_t a = 1; a <= most_active(); ++a) {
+    const bool greedy = example.example->temperature == 0;
+    if (!greedy && a < most_active()) continue;
+    const auto logits = forward(states, first, last, a);
+    if (greedy) {
+      const auto guesses = output_.guesses(logits);
+      right.emplace_back();
+      for (size_t i = 0; i < guesses.size(); ++i) {
+        right.back().push_back(guesses[i] == tokens[static_cast<size_t>(first) + i + 1]);
+        evaluation_.right[static_cast<size_t>(a - 1)] += right.back().back();
+      }
+    }
+    if (a < most_active()) continue;
+    evaluation_.divergence += output_.divergence(logits, output_.target_probabilities(last_hidden)).item<double>();
+    for (const double o : output_.overlaps(logits, output_.target_logits(last_hidden), 50)) evaluation_.overlap += o;
+    evaluation_.positions += last - first;
+  }
+  if (right.empty()) return;
+  while (static_cast<int64_t>(right.size()) < n_) right.push_back(right.back());  // output timing
+  evaluation_.greedy += last - first;
+  evaluation_.greedy_steps += spd_steps(right);
+}
+
+nlohmann::json Spd::summary() {
+  const Evaluation e = std::exchange(evaluation_, {});
+  evaluation_.right.resize(e.right.size());
+  const auto share = [](double a, double b) { return b > 0 ? a / b : 0.0; };
+  std::vector<double> top1;
+  for (const int64_t r : e.right) top1.push_back(share(static_cast<double>(r), static_cast<double>(e.greedy)));
+  return {{"kl", share(e.divergence, static_cast<double>(e.positions))},
+          {"overlap", share(e.overlap, static_cast<double>(e.positions))},
+          {"top1_by_tokens_in_flight", top1},
+          // SPD eq. (4)
+          {"speed_up", share(static_cast<double>(n_ * e.greedy), static_cast<double>(e.greedy_steps))}};
+}
+
+Status Spd::write(GgufWriter& file, ggml_type type) const {
+  std::vector<int32_t> flat, sizes;
+  for (const auto& of_depth : taps_) {
+    sizes.push_back(static_cast<int32_t>(of_depth.size()));
+    flat.insert(flat.end(), of_depth.begin(), of_depth.end());
+  }
+  file.set("sluice-head.kind", "spd");
+  file.set("sluice-head.block_count", static_cast<uint32_t>(options_.layers));
+  file.set("sluice-head.spd.stages", static_cast<uint32_t>(n_));
+  file.set("sluice-head.spd.cuts", options_.cuts);
+  file.set("sluice-head.spd.taps_per_depth", sizes);
+  file.set("sluice-head.spd.taps", flat);
+  file.set("sluice-head.spd.attention", options_.attention == Attention::kFull ? "full" : "single");
+  file.set("sluice-head.spd.timing", options_.output_timing ? "output" : "input");
+  file.set("sluice-head.spd.feature_norm", options_.feature_norm);
+  file.set("sluice-head.spd.shared_fc", options_.shared_fc);
+  file.set("sluice-head.draft_vocab", static_cast<uint32_t>(output_.tokens().size()));
+  if (!output_.tokens().empty()) file.add("d2t", std::span<const int32_t>(output_.tokens()));
+  parameters_.write(file, type);
+  return {};
+}
+
+}  // namespace sluice

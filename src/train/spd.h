@@ -1,0 +1,67 @@
+// Speculative Pipeline Decoding's speculation module (SPD sections 3.2 to 3.7 and appendix A).
+#pragma once
+
+#include <map>
+
+#include "train/options.h"
+#include "train/output.h"
+#include "train/trainee.h"
+
+namespace sluice {
+
+// Where depth k of n stages takes its states from: SPD eq. (1), k = 0 … n.
+std::vector<std::vector<int32_t>> spd_taps(const std::vector<int32_t>& cuts, bool single_depth);
+
+// SPD's clock at T = 0 and W = 1. guesses_right[a - 1][i]: whether the module, with a tokens in flight (at most n),
+// would guess the i-th token of an answer right. A right guess costs one step, a wrong one n, after which one token is
+// in flight. Gives the steps K that the answer takes.
+int64_t spd_steps(const std::vector<std::vector<bool>>& guesses_right);
+
+class Spd : public Trainee {
+ public:
+  Spd(const HyperParameters& hparams, const TargetTensors& target, SpdOptions options, std::vector<Token> vocabulary);
+
+  Parameters& parameters() override { return parameters_; }
+  std::vector<int32_t> taps() const override;
+  void begin(const std::function<Captured(size_t)>& example, size_t n) override;
+  LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
+  void evaluate(const Captured& example) override;
+  nlohmann::json summary() override;
+  Status write(GgufWriter& file, ggml_type type) const override;
+
+  using States = std::map<int32_t, torch::Tensor>;  // by layer: [tokens, d], normed if options.feature_norm
+  States states(const Captured& example) const;
+  // Logits of the tokens after positions first … last - 1 when `active` tokens are in flight. [last - first, draft
+  // vocabulary]
+  torch::Tensor forward(const States& states, int64_t first, int64_t last, int64_t active) const;
+
+  // How many tokens are in flight in a training example (appendix A.2): half of the time n, else 1 … n - 1.
+  int64_t active(uint64_t draw) const;
+
+ private:
+  struct Rows;
+  torch::Tensor feature(const States& states, int64_t depth, int64_t begin, int64_t end) const;
+  torch::Tensor concatenated(const States& states, int64_t depth, int64_t begin, int64_t end) const;
+  std::string fc_name(int64_t depth) const;
+  int64_t newest_depth() const { return options_.output_timing ? 1 : 0; }
+  int64_t most_active() const { return n_ - newest_depth(); }
+  torch::Tensor attend(const torch::Tensor& q, const torch::Tensor& near_k, const torch::Tensor& near_v,
+                       const torch::Tensor& far_k, const torch::Tensor& far_v, const torch::Tensor& mask) const;
+
+  SpdOptions options_;
+  int64_t n_;
+  LayerShape shape_;
+  std::vector<std::vector<int32_t>> taps_;  // by depth
+  Parameters parameters_;
+  Output output_;
+  torch::Tensor lens_goal_;
+
+  struct Evaluation {
+    std::vector<int64_t> right;  // by active - 1
+    int64_t greedy = 0, greedy_steps = 0, sampled = 0;
+    double overlap = 0, divergence = 0, sampled_steps = 0;
+    int64_t positions = 0;
+  } evaluation_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,72 @@
+#include "train/train.h"
+
+#include <filesystem>
+
+#include "model/fingerprint.h"
+#include "train/draft_vocabulary.h"
+#include "train/spd.h"
+#include "train/trainer.h"
+
+namespace sluice {
+
+namespace {
+
+// What every file of a head says (docs/formats.md).
+Result<GgufWriter> head_file(const ModelFile& model) {
+  const HyperParameters& h = model.hparams();
+  GgufWriter file;
+  SLUICE_TRY(const std::string print, fingerprint(model));
+  file.set("general.architecture", "sluice-head");
+  file.set("general.name", h.name);
+  file.set("sluice-head.version", uint32_t{1});
+  file.set("sluice-head.target.name", h.name);
+  file.set("sluice-head.target.fingerprint", print);
+  file.set("sluice-head.target.block_count", static_cast<uint32_t>(h.n_layers));
+  file.set("sluice-head.target.embedding_length", static_cast<uint32_t>(h.d_model));
+  file.set("sluice-head.target.vocab_size", static_cast<uint32_t>(h.n_vocab));
+  file.set("sluice-head.embedding_length", static_cast<uint32_t>(h.d_model));
+  file.set("sluice-head.feed_forward_length", static_cast<uint32_t>(h.d_ff));
+  file.set("sluice-head.attention.head_count", static_cast<uint32_t>(h.n_heads));
+  file.set("sluice-head.attention.head_count_kv", static_cast<uint32_t>(h.n_kv_heads));
+  file.set("sluice-head.attention.key_length", static_cast<uint32_t>(h.head_dim));
+  file.set("sluice-head.attention.layer_norm_rms_epsilon", h.norm_epsilon);
+  file.set("sluice-head.rope.freq_base", h.rope.base);
+  file.set("sluice-head.rope.pairing", h.rope.pairing == RopeParameters::Pairing::kHalves ? "halves" : "adjacent");
+  return file;
+}
+
+std::vector<Token> draft_vocabulary(const ModelFile& model, const Corpus& corpus, const TrainOptions& options) {
+  const int32_t n_vocab = model.hparams().n_vocab;
+  if (options.draft_vocab == 0 || options.draft_vocab >= n_vocab) return {};
+  return choose_draft_vocabulary(corpus.train, n_vocab, options.draft_vocab);
+}
+
+ggml_type type_of(const TrainOptions& options) { return options.type == "q8_0" ? GGML_TYPE_Q8_0 : GGML_TYPE_F16; }
+
+// Trains and exports.
+Result<TrainFigures> run(Trainee& trainee, const ModelFile& model, const Corpus& corpus, const TrainOptions& options,
+                         const TrainHooks& hooks) {
+  SLUICE_TRY(auto figures, train(trainee, model, corpus, options, hooks));
+  SLUICE_TRY(auto file, head_file(model));
+  SLUICE_TRY_STATUS(trainee.write(file, type_of(options)));
+  SLUICE_TRY_STATUS(file.write((std::filesystem::path(options.out) / "head.gguf").string()));
+  return figures;
+}
+
+void prepare(const TrainOptions& options) {
+  if (options.threads > 0) torch::set_num_threads(options.threads);
+  torch::manual_seed(options.seed);
+}
+
+}  // namespace
+
+Result<TrainFigures> train_spd(const ModelFile& model, const SpdOptions& head, const TrainOptions& options,
+                               const TrainHooks& hooks) {
+  prepare(options);
+  SLUICE_TRY(const auto corpus, Corpus::open(options.corpus));
+  SLUICE_TRY(const auto target, TargetTensors::open(model));
+  Spd spd(model.hparams(), target, head, draft_vocabulary(model, corpus, options));
+  return run(spd, model, corpus, options, hooks);
+}
+
+}  // namespace sluice
