@@ -11,6 +11,7 @@ void add_train(CLI::App& app, Action& action) {
       "  sluice train spd --data corpus --stages 10 --out spd-10");
   add_train_data(train, action);
   add_train_spd(train, action);
+  add_train_eagle3(train, action);
 }
 
 }  // namespace sluice

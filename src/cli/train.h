@@ -7,5 +7,6 @@ namespace sluice {
 
 void add_train_data(CLI::App& train, Action& action);
 void add_train_spd(CLI::App& train, Action& action);
+void add_train_eagle3(CLI::App& train, Action& action);
 
 }  // namespace sluice

@@ -147,4 +147,42 @@ void add_train_spd(CLI::App& train, Action& action) {
   });
 }
 
+void add_train_eagle3(CLI::App& train, Action& action) {
+  struct Options : HeadOptions {
+    Eagle3Options eagle3;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App& command = *train.add_subcommand("eagle3", "Trains an EAGLE-3 head, in llama.cpp's file format");
+  command.footer(
+      "Examples:\n"
+      "  sluice train eagle3 --data corpus --out eagle3\n"
+      "  sluice train eagle3 --data corpus --unroll 7 --type q8_0 --out eagle3");
+  Eagle3Options& eagle3 = options->eagle3;
+  add_list_option(command, "--taps", eagle3.taps, "Layers of the features, three (default: 2, L/2, L-3)")
+      .check(whole_number(0))
+      ->expected(3);
+  command.add_option("--unroll", eagle3.unroll, "Steps of the training-time test")
+      ->capture_default_str()
+      ->check(whole_number(1, 16));
+  command.add_option("--decay", eagle3.decay, "Weight of a step's loss against that of the one before")
+      ->capture_default_str()
+      ->check(number(0, 1, true));
+  command.add_option("--hca", eagle3.hca, "Weight of the harmonised context alignment loss; 0 is off")
+      ->capture_default_str()
+      ->check(number(0, 1000));
+  command.add_flag("--norm-before-fc,!--no-norm-before-fc", eagle3.norm_before_fc,
+                   "An RMS norm before the features are fused");
+  command.add_option("--init", eagle3.init, "How the layer begins: as the target's, or at random")
+      ->capture_default_str()
+      ->check(one_of({"last", "random"}));
+  add_train_options(command, *options);
+  command.callback([options, &action] {
+    action = [options] {
+      return train_head(*options, "eagle3", [&](const ModelFile& model, const TrainHooks& hooks) {
+        return train_eagle3(model, options->eagle3, options->train, hooks);
+      });
+    };
+  });
+}
+
 }  // namespace sluice

@@ -4,6 +4,7 @@
 
 #include "model/fingerprint.h"
 #include "train/draft_vocabulary.h"
+#include "train/eagle3.h"
 #include "train/spd.h"
 #include "train/trainer.h"
 
@@ -67,6 +68,15 @@ Result<TrainFigures> train_spd(const ModelFile& model, const SpdOptions& head, c
   SLUICE_TRY(const auto target, TargetTensors::open(model));
   Spd spd(model.hparams(), target, head, draft_vocabulary(model, corpus, options));
   return run(spd, model, corpus, options, hooks);
+}
+
+Result<TrainFigures> train_eagle3(const ModelFile& model, const Eagle3Options& head, const TrainOptions& options,
+                                  const TrainHooks& hooks) {
+  prepare(options);
+  SLUICE_TRY(const auto corpus, Corpus::open(options.corpus));
+  SLUICE_TRY(const auto target, TargetTensors::open(model));
+  Eagle3 eagle(model, target, head, draft_vocabulary(model, corpus, options));
+  return run(eagle, model, corpus, options, hooks);
 }
 
 }  // namespace sluice

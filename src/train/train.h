@@ -1,5 +1,5 @@
-// Training heads, as the command line sees it. Without libtorch in the build, every function here is an error that says
-// so.
+// Training heads, as the command line sees it. In the program `sluice` each function here becomes the program
+// `sluice-trainer`, or, in a build without libtorch, an error that says so.
 #pragma once
 
 #include <functional>
@@ -25,5 +25,8 @@ struct TrainHooks {
 
 Result<TrainFigures> train_spd(const ModelFile& model, const SpdOptions& head, const TrainOptions& options,
                                const TrainHooks& hooks);
+
+Result<TrainFigures> train_eagle3(const ModelFile& model, const Eagle3Options& head, const TrainOptions& options,
+                                  const TrainHooks& hooks);
 
 }  // namespace sluice

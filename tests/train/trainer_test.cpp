@@ -150,6 +150,22 @@ TEST_F(Trainer, WithoutSpaceTheOldCheckpointStays) {
   EXPECT_EQ(fs::file_size(options_.out + "/checkpoint.gguf"), size);
 }
 
+TEST_F(Trainer, TheExportedFileHoldsWhatWasTrained) {
+  const auto spd = head();
+  GgufWriter file;
+  ASSERT_TRUE(spd->write(file, GGML_TYPE_F32));
+  const std::string path = temp_path("spd-head.gguf");
+  ASSERT_TRUE(file.write(path));
+  const auto contents = read_gguf(path);
+  ASSERT_TRUE(contents) << contents.error().message;
+  EXPECT_EQ(contents->strings.at("sluice-head.kind"), "spd");
+  EXPECT_EQ(contents->strings.at("sluice-head.spd.attention"), "full");
+  for (const auto& entry : spd->parameters().all())
+    EXPECT_EQ(contents->tensors.at(entry.name).values, to_floats(entry.values)) << entry.name;
+  EXPECT_EQ(contents->tensors.at("fc.2.weight").shape,
+            (std::vector<int64_t>{opened_.model.hparams().d_model, 3 * opened_.model.hparams().d_model}));
+}
+
 TEST(AdamW, IsLibtorchs) {
   torch::manual_seed(1);
   Parameters parameters;

@@ -1,0 +1,271 @@
+#include "train/eagle3.h"
+
+#include <cmath>
+
+namespace sluice {
+
+namespace {
+
+constexpr int64_t kEvaluatedDepths = 7;
+
+std::vector<int32_t> default_taps(int32_t n_layers) {
+  return {std::min(2, n_layers), n_layers / 2, std::max(1, n_layers - 3)};
+}
+
+std::string of_layer(int64_t layer, const char* tensor) {
+  return "blk." + std::to_string(layer) + "." + tensor + ".weight";
+}
+
+}  // namespace
+
+Eagle3::Eagle3(const ModelFile& model, const TargetTensors& target, Eagle3Options options,
+               std::vector<Token> vocabulary)
+    : model_path_(model.path()),
+      hparams_(model.hparams()),
+      options_(std::move(options)),
+      shape_(layer_shape(hparams_)),
+      output_(parameters_, shape_, target, std::move(vocabulary)),
+      chains_(kEvaluatedDepths) {
+  if (options_.taps.empty()) options_.taps = default_taps(hparams_.n_layers);
+  shape_.rope_halves = false;  // as llama.cpp turns the rows of this architecture
+  const int64_t d = shape_.d_model;
+  embedding_ = to_tensor(target.floats("token_embd.weight"), {hparams_.n_vocab, d});
+  parameters_.add("fc.weight", random_matrix(d, 3 * d));
+  if (options_.norm_before_fc) parameters_.add("enc.output_norm.weight", torch::ones({3 * d}));
+  // The layer begins as the target's last one on the hidden state and its first one on the embedding.
+  if (options_.init == "random") {
+    Parameters layer;
+    add_random_layer(layer, 0, shape_);
+    for (const char* half : {"attn_q", "attn_k", "attn_v"}) {
+      const auto rows = layer[of_layer(0, half)].size(0);
+      parameters_.add(of_layer(0, half), random_matrix(rows, 2 * d));
+    }
+    for (const char* same : {"attn_norm", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down"})
+      parameters_.add(of_layer(0, same), layer[of_layer(0, same)]);
+    parameters_.add("blk.0.attn_norm_2.weight", torch::ones({d}));
+    return;
+  }
+  const int64_t last = hparams_.n_layers - 1;
+  const auto matrix = [&](int64_t layer, const char* tensor) {
+    const auto values = target.floats(of_layer(layer, tensor));
+    return to_tensor(values, {static_cast<int64_t>(values.size()) / d, d});
+  };
+  for (const char* half : {"attn_q", "attn_k", "attn_v"})
+    parameters_.add(of_layer(0, half), torch::cat({matrix(0, half), matrix(last, half)}, 1));
+  const auto heads_wide = shape_.n_heads * shape_.head_dim;
+  parameters_.add(of_layer(0, "attn_output"), to_tensor(target.floats(of_layer(last, "attn_output")), {d, heads_wide}));
+  for (const char* same : {"ffn_gate", "ffn_up"}) parameters_.add(of_layer(0, same), matrix(last, same));
+  parameters_.add(of_layer(0, "ffn_down"), to_tensor(target.floats(of_layer(last, "ffn_down")), {d, shape_.d_ff}));
+  parameters_.add(of_layer(0, "ffn_norm"), to_tensor(target.floats(of_layer(last, "ffn_norm")), {d}));
+  parameters_.add(of_layer(0, "attn_norm"), to_tensor(target.floats(of_layer(0, "attn_norm")), {d}));
+  parameters_.add("blk.0.attn_norm_2.weight", to_tensor(target.floats(of_layer(last, "attn_norm")), {d}));
+}
+
+std::vector<int32_t> Eagle3::taps() const {
+  std::vector<int32_t> taps = options_.taps;
+  taps.push_back(hparams_.n_layers);
+  if (options_.init != "random") taps.push_back(hparams_.n_layers - 1);
+  return taps;
+}
+
+torch::Tensor Eagle3::features(const Captured& example) const {
+  std::vector<torch::Tensor> parts;
+  for (const int32_t layer : options_.taps) {
+    const auto values = example.layer(layer);
+    parts.push_back(to_tensor(values, {static_cast<int64_t>(values.size()) / shape_.d_model, shape_.d_model}));
+  }
+  return torch::cat(parts, -1);
+}
+
+torch::Tensor Eagle3::fused(const torch::Tensor& features) const {
+  const auto x =
+      options_.norm_before_fc ? rms_norm(features, parameters_["enc.output_norm.weight"], shape_.epsilon) : features;
+  return product(x, parameters_["fc.weight"]);
+}
+
+torch::Tensor Eagle3::Step::logits() const { return output->logits(state); }
+
+std::vector<Eagle3::Step> Eagle3::unroll(const torch::Tensor& features, const std::vector<Token>& tokens, int64_t first,
+                                         int64_t steps) const {
+  const auto& p = parameters_;
+  const int64_t n = features.size(0);
+  const auto ids = torch::tensor(std::vector<int64_t>(tokens.begin(), tokens.begin() + n), torch::kLong);
+  const auto embedded = rms_norm(embedding_.index_select(0, ids), p["blk.0.attn_norm.weight"], shape_.epsilon);
+  const auto keys = [&](const torch::Tensor& x, const torch::Tensor& at) {
+    return turn(heads(x, p["blk.0.attn_k.weight"], shape_.n_kv_heads), at, shape_);
+  };
+  const auto values = [&](const torch::Tensor& x) { return heads(x, p["blk.0.attn_v.weight"], shape_.n_kv_heads); };
+
+  // Rows 0 … n - 2 of step 0: keys and values for all steps.
+  const auto all = torch::arange(n - 1, torch::kLong);
+  const auto hidden = fused(features.slice(0, 0, n - 1));
+  const auto normed = [&](const torch::Tensor& state) {
+    return rms_norm(state, p["blk.0.attn_norm_2.weight"], shape_.epsilon);
+  };
+  const auto inputs = torch::cat({embedded.slice(0, 1, n), normed(hidden)}, -1);
+  const auto far_k = keys(inputs, all), far_v = values(inputs);
+
+  std::vector<Step> made;
+  std::vector<torch::Tensor> own_k, own_v;  // of steps 1 …, [rows, kv_heads, head_dim]
+  auto state = hidden.slice(0, first);
+  const double scale = 1.0 / std::sqrt(static_cast<double>(shape_.head_dim));
+  const int64_t kv = shape_.n_kv_heads, group = shape_.group(), h = shape_.head_dim;
+  for (int64_t j = 0; j < steps && first < n - 1 - j; ++j) {
+    const int64_t rows = n - 1 - j - first;
+    state = state.slice(0, 0, rows);
+    const auto at = torch::arange(first, first + rows, torch::kLong);
+    const auto x = torch::cat({embedded.slice(0, first + 1 + j, first + 1 + j + rows), normed(state)}, -1);
+    if (j > 0) {
+      own_k.push_back(keys(x, at + j));
+      own_v.push_back(values(x));
+    }
+    const auto q = turn(heads(x, p["blk.0.attn_q.weight"], shape_.n_heads), at + j, shape_).view({rows, kv, group, h});
+    const auto by_head = q.permute({1, 2, 0, 3}).reshape({kv, group * rows, h});
+    const auto far_mask = mask_of(all.unsqueeze(0) <= at.unsqueeze(1));
+    auto scores = torch::bmm(by_head, far_k.permute({1, 2, 0})).view({kv, group, rows, n - 1}) * scale + far_mask;
+    std::vector<torch::Tensor> parts = {scores};
+    for (const auto& k : own_k)  // each row sees its own earlier steps
+      parts.push_back((q * k.slice(0, 0, rows).unsqueeze(2)).sum(-1).permute({1, 2, 0}).unsqueeze(-1) * scale);
+    const auto weights = torch::softmax(torch::cat(parts, -1), -1);
+    auto attended =
+        torch::bmm(weights.narrow(-1, 0, n - 1).reshape({kv, group * rows, n - 1}), far_v.permute({1, 0, 2}))
+            .view({kv, group, rows, h});
+    for (size_t i = 0; i < own_v.size(); ++i)
+      attended = attended + weights.narrow(-1, n - 1 + static_cast<int64_t>(i), 1) *
+                                own_v[i].slice(0, 0, rows).permute({1, 0, 2}).unsqueeze(1);
+    const auto sum = attended.permute({2, 0, 1, 3}).reshape({rows, kv * group * h});
+    state = add_feed_forward(state + product(sum, p["blk.0.attn_output.weight"]), p, "blk.0.", shape_);
+    made.push_back({state, &output_});
+  }
+  return made;
+}
+
+namespace {
+
+torch::Tensor last_states(const Captured& example, int64_t d) {
+  const auto values = example.layer(example.layers.back());
+  return to_tensor(values, {static_cast<int64_t>(values.size()) / d, d});
+}
+
+}  // namespace
+
+LossFigures Eagle3::accumulate(const Captured& example, uint64_t, double weight) {
+  const auto features = this->features(example);
+  const int64_t n = features.size(0), first = std::max<int64_t>(0, example.example->n_prompt - 2);
+  if (n - 1 <= first) return {};
+  const auto p = output_.target_probabilities(last_states(example, shape_.d_model));
+  const auto steps = unroll(features, example.example->tokens, first, options_.unroll);
+  auto sum = torch::zeros({});
+  double factor = 1, factors = 0;
+  for (size_t j = 0; j < steps.size(); ++j, factor *= options_.decay) {
+    const int64_t rows = steps[j].state.size(0), begin = first + 1 + static_cast<int64_t>(j);
+    sum = sum + factor * output_.divergence(steps[j].logits(), p.slice(0, begin, begin + rows));
+    if (options_.hca > 0) {  // the state of each step is drawn to the feature that it stands for
+      const auto goal = fused(features.slice(0, begin, begin + rows)).detach();
+      sum = sum + factor * options_.hca * torch::smooth_l1_loss(steps[j].state, goal) * rows;
+    }
+    factors += factor;
+  }
+  sum = sum / factors;
+  (sum * weight).backward();
+  return {sum.item<double>(), n - 1 - first};
+}
+
+// The fused features begin as the least-squares guess of what the target's last layer takes.
+void Eagle3::begin(const std::function<Captured(size_t)>& example, size_t n) {
+  if (options_.init == "random") return;
+  const torch::NoGradGuard frozen;
+  constexpr size_t kExamples = 32;
+  constexpr int64_t kSkipped = 4;
+  torch::Tensor squares, products;
+  torch::Tensor sizes = torch::zeros({3});
+  double scale = 0, rows = 0;
+  const int64_t d = shape_.d_model;
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> data;
+  for (size_t i = 0; i < std::min(n, kExamples); ++i) {
+    const Captured captured = example(i);
+    const auto x = features(captured);
+    if (x.size(0) <= kSkipped) continue;
+    const auto goal = to_tensor(captured.layer(hparams_.n_layers - 1), {x.size(0), d}).slice(0, kSkipped);
+    data.emplace_back(x.slice(0, kSkipped), goal);
+    const auto normed = rms_norm(data.back().first, shape_.epsilon);
+    sizes += normed.view({-1, 3, d}).pow(2).mean(-1).sqrt().sum(0);
+    scale += goal.pow(2).mean(-1).sqrt().sum().item<double>();
+    rows += static_cast<double>(goal.size(0));
+  }
+  if (rows == 0) return;
+  if (options_.norm_before_fc)  // all three layers weigh alike
+    parameters_["enc.output_norm.weight"].copy_((rows / sizes).unsqueeze(1).expand({3, d}).reshape({3 * d}));
+  for (const auto& [x, goal] : data) {
+    const auto input = options_.norm_before_fc ? rms_norm(x, parameters_["enc.output_norm.weight"], shape_.epsilon) : x;
+    const auto xx = torch::matmul(input.t(), input), xy = torch::matmul(input.t(), rms_norm(goal, shape_.epsilon));
+    squares = squares.defined() ? squares + xx : xx;
+    products = products.defined() ? products + xy : xy;
+  }
+  const auto ridge = squares.diagonal().mean() * 1e-2;
+  const auto solved = torch::linalg_solve(squares + ridge * torch::eye(3 * d), products);
+  parameters_["fc.weight"].copy_(solved.t() * (scale / rows));
+}
+
+void Eagle3::evaluate(const Captured& example) {
+  const torch::NoGradGuard frozen;
+  const auto features = this->features(example);
+  const int64_t n = features.size(0), first = std::max<int64_t>(0, example.example->n_prompt - 2);
+  if (n - 1 <= first) return;
+  const auto& tokens = example.example->tokens;
+  const auto hidden = last_states(example, shape_.d_model);
+  const auto steps = unroll(features, tokens, first, kEvaluatedDepths);
+  const auto logits = steps.front().logits();
+  const auto last = hidden.slice(0, first + 1, first + 1 + logits.size(0));
+  divergence_ += output_.divergence(logits, output_.target_probabilities(last)).item<double>();
+  for (const double o : output_.overlaps(logits, output_.target_logits(last), 50)) overlap_ += o;
+  positions_ += logits.size(0);
+  if (example.example->temperature > 0) return;
+  std::vector<std::vector<bool>> right;
+  for (size_t j = 0; j < steps.size(); ++j) {
+    right.emplace_back();
+    const auto guesses = output_.guesses(steps[j].logits());
+    for (size_t i = 0; i < guesses.size(); ++i) {
+      const size_t at = static_cast<size_t>(first) + 2 + j + i;
+      if (at < tokens.size()) right.back().push_back(guesses[i] == tokens[at]);
+    }
+  }
+  chains_.add(right);
+}
+
+nlohmann::json Eagle3::summary() {
+  auto summary = chains_.summary();
+  const auto n = static_cast<double>(std::max<int64_t>(1, positions_));
+  summary["kl"] = std::exchange(divergence_, 0.0) / n;
+  summary["overlap"] = std::exchange(overlap_, 0.0) / n;
+  positions_ = 0;
+  return summary;
+}
+
+Status Eagle3::write(GgufWriter& file, ggml_type type) const {
+  const std::string key = "eagle3.";
+  file.set("general.architecture", "eagle3");
+  file.set(key + "block_count", uint32_t{1});
+  file.set(key + "context_length", static_cast<uint32_t>(hparams_.context_length));
+  file.set(key + "embedding_length", static_cast<uint32_t>(shape_.d_model));
+  file.set(key + "feed_forward_length", static_cast<uint32_t>(shape_.d_ff));
+  file.set(key + "attention.head_count", static_cast<uint32_t>(shape_.n_heads));
+  file.set(key + "attention.head_count_kv", static_cast<uint32_t>(shape_.n_kv_heads));
+  file.set(key + "attention.key_length", static_cast<uint32_t>(shape_.head_dim));
+  file.set(key + "attention.value_length", static_cast<uint32_t>(shape_.head_dim));
+  file.set(key + "attention.layer_norm_rms_epsilon", static_cast<float>(shape_.epsilon));
+  file.set(key + "rope.freq_base", static_cast<float>(shape_.rope_base));
+  file.set(key + "rope.dimension_count", static_cast<uint32_t>(shape_.head_dim));
+  file.set(key + "vocab_size", static_cast<uint32_t>(hparams_.n_vocab));
+  file.set(key + "target_layers", options_.taps);
+  file.set(key + "target_hidden_size", static_cast<uint32_t>(shape_.d_model));
+  file.set(key + "norm_before_residual", false);
+  file.set(key + "norm_before_fc", options_.norm_before_fc);
+  SLUICE_TRY_STATUS(file.copy_metadata(model_path_, "tokenizer."));
+  if (!output_.tokens().empty())
+    file.add("d2t", std::vector<int64_t>(output_.tokens().begin(), output_.tokens().end()));
+  parameters_.write(file, type);
+  return {};
+}
+
+}  // namespace sluice

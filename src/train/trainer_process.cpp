@@ -1,0 +1,52 @@
+// train.h for the program `sluice`, which has no libtorch: loading that takes longer than most commands. The program
+// `sluice-trainer` beside it is the same with libtorch inside; it takes over the process, with the same arguments.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "train/train.h"
+
+namespace sluice {
+
+namespace {
+
+std::vector<std::string> own_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+// Comes back only if there is no trainer, or it can't be run.
+Result<TrainFigures> become_trainer() {
+  std::error_code error;
+  const auto trainer = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "sluice-trainer";
+  if (error || !std::filesystem::exists(trainer, error))
+    return runtime_error(
+        "this build has no libtorch, which training needs: install libtorch-dev and libopenblas0-pthread, then build "
+        "with "
+        "-DSLUICE_TRAIN=ON");
+  // Threads of libgomp that wait busily starve each other where cores are shared.
+  ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
+  auto arguments = own_arguments();
+  std::vector<char*> argv;
+  for (auto& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  ::execv(trainer.c_str(), argv.data());
+  return runtime_error(trainer.string() + ": can't be run (" + std::strerror(errno) + ")");
+}
+
+}  // namespace
+
+Result<TrainFigures> train_spd(const ModelFile&, const SpdOptions&, const TrainOptions&, const TrainHooks&) {
+  return become_trainer();
+}
+Result<TrainFigures> train_eagle3(const ModelFile&, const Eagle3Options&, const TrainOptions&, const TrainHooks&) {
+  return become_trainer();
+}
+
+}  // namespace sluice
