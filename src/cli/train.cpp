@@ -12,6 +12,9 @@ void add_train(CLI::App& app, Action& action) {
   add_train_data(train, action);
   add_train_spd(train, action);
   add_train_eagle3(train, action);
+  add_train_p_eagle(train, action);
+  add_train_exit(train, action);
+  add_train_draft(train, action);
 }
 
 }  // namespace sluice

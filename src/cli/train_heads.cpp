@@ -185,4 +185,136 @@ void add_train_eagle3(CLI::App& train, Action& action) {
   });
 }
 
+namespace {
+
+void add_layers_option(CLI::App& command, std::vector<int32_t>& layers, const std::string& what) {
+  add_list_option(command, "--layers", layers, what).check(whole_number(0));
+}
+
+Status check_layers(const std::vector<int32_t>& layers, const ModelFile& model) {
+  for (const int32_t layer : layers)
+    if (layer >= model.hparams().n_layers)
+      return input_error("--layers " + std::to_string(layer) + ": the model's layers are 0 to " +
+                         std::to_string(model.hparams().n_layers - 1));
+  return {};
+}
+
+struct ShallowCommand : HeadOptions {
+  ShallowOptions shallow;
+  std::string init = "target";
+};
+
+void add_init_option(CLI::App& command, std::string& init, const char* otherwise) {
+  command.add_option("--init", init, std::string("How the layers begin: as the target's, or at random"))
+      ->capture_default_str()
+      ->check(one_of({otherwise, "random"}));
+}
+
+}  // namespace
+
+void add_train_exit(CLI::App& train, Action& action) {
+  auto options = std::make_shared<ShallowCommand>();
+  options->shallow.input = -1;
+  CLI::App& command = *train.add_subcommand("exit", "Trains an early exit, as PPSD guesses with");
+  command.footer(
+      "Examples:\n"
+      "  sluice train exit --data corpus --stages 10 --layers 29 --out exit\n"
+      "  sluice train exit --data corpus --exit 6 --out exit-6");
+  ShallowOptions& shallow = options->shallow;
+  command.add_option("--stages", shallow.stages, "Stages of the pipeline; the exit is after the first")
+      ->capture_default_str()
+      ->check(whole_number(1));
+  command.add_option("--exit", shallow.input, "Exit after so many layers instead")->check(whole_number(0));
+  add_layers_option(command, shallow.layers,
+                    "Layers of the target that the exit's own begin as (default: none, a norm and a matrix)");
+  add_init_option(command, options->init, "target");
+  add_train_options(command, *options);
+  command.callback([options, &action] {
+    action = [options] {
+      return train_head(*options, "exit", [&](const ModelFile& model, const TrainHooks& hooks) -> Result<TrainFigures> {
+        ShallowOptions& shallow = options->shallow;
+        const int32_t n_layers = model.hparams().n_layers;
+        SLUICE_TRY_STATUS(check_layers(shallow.layers, model));
+        if (shallow.input < 0) shallow.input = n_layers / shallow.stages;
+        if (shallow.input > n_layers || shallow.stages > n_layers)
+          return input_error("--exit or --stages: the model has only " + std::to_string(n_layers) + " layers");
+        shallow.random = options->init == "random";
+        return train_shallow(model, shallow, options->train, hooks);
+      });
+    };
+  });
+}
+
+void add_train_draft(CLI::App& train, Action& action) {
+  auto options = std::make_shared<ShallowCommand>();
+  options->shallow.draft = true;
+  CLI::App& command = *train.add_subcommand("draft", "Trains a shallow draft model with the target's tokenizer");
+  command.footer(
+      "Examples:\n"
+      "  sluice train draft --data corpus --layers 0,10,20,29 --out draft\n"
+      "  sluice train draft --data corpus --layers 0,29 --draft-vocab 0 --out draft-2");
+  ShallowOptions& shallow = options->shallow;
+  shallow.layers = {};
+  add_layers_option(command, shallow.layers,
+                    "Layers of the target that the draft's begin as (default: four, evenly spaced)");
+  add_init_option(command, options->init, "target");
+  add_train_options(command, *options);
+  command.callback([options, &action] {
+    action = [options] {
+      return train_head(*options, "draft",
+                        [&](const ModelFile& model, const TrainHooks& hooks) -> Result<TrainFigures> {
+                          ShallowOptions& shallow = options->shallow;
+                          SLUICE_TRY_STATUS(check_layers(shallow.layers, model));
+                          const int32_t last = model.hparams().n_layers - 1;
+                          if (shallow.layers.empty()) shallow.layers = {0, last / 3, 2 * last / 3, last};
+                          shallow.random = options->init == "random";
+                          return train_shallow(model, shallow, options->train, hooks);
+                        });
+    };
+  });
+}
+
+void add_train_p_eagle(CLI::App& train, Action& action) {
+  struct Options : HeadOptions {
+    PEagleOptions p_eagle;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App& command =
+      *train.add_subcommand("p-eagle", "Trains a P-EAGLE head, which drafts several tokens in one pass");
+  command.footer(
+      "Examples:\n"
+      "  sluice train p-eagle --data corpus --out p-eagle\n"
+      "  sluice train p-eagle --data corpus --layers 4 --groups 8 --max-length 4096 --segments 8 --out p-eagle-4");
+  PEagleOptions& p_eagle = options->p_eagle;
+  command.add_option("--layers", p_eagle.layers, "Decoder layers")->capture_default_str()->check(whole_number(1, 64));
+  command.add_option("--groups", p_eagle.groups, "K_train: depths that are trained")
+      ->capture_default_str()
+      ->check(whole_number(1, 64));
+  command
+      .add_option("--retention", p_eagle.retention, "Share of the positions that each depth keeps of the one before")
+      ->capture_default_str()
+      ->check(number(0, 1, true));
+  command.add_option("--segments", p_eagle.segments, "Segments of a sequence, with gradients accumulated over them")
+      ->capture_default_str()
+      ->check(whole_number(1, 4096));
+  command
+      .add_option("--hidden", p_eagle.hidden, "Hidden state of the masked positions: one shared, or one for each depth")
+      ->capture_default_str()
+      ->check(one_of({"shared", "depth"}));
+  command.add_flag("--train-embedding", p_eagle.train_embedding,
+                   "Train the whole token embedding; the file grows by it");
+  add_list_option(command, "--taps", p_eagle.taps, "Layers of the features, three (default: 2, L/2, L-3)")
+      .check(whole_number(0))
+      ->expected(3);
+  add_init_option(command, p_eagle.init, "last");
+  add_train_options(command, *options);
+  command.callback([options, &action] {
+    action = [options] {
+      return train_head(*options, "p-eagle", [&](const ModelFile& model, const TrainHooks& hooks) {
+        return train_p_eagle(model, options->p_eagle, options->train, hooks);
+      });
+    };
+  });
+}
+
 }  // namespace sluice

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "train/fit.h"
+
 namespace sluice {
 
 namespace {
@@ -173,38 +175,15 @@ LossFigures Eagle3::accumulate(const Captured& example, uint64_t, double weight)
 
 // The fused features begin as the least-squares guess of what the target's last layer takes.
 void Eagle3::begin(const std::function<Captured(size_t)>& example, size_t n) {
-  if (options_.init == "random") return;
+  if (options_.init == "random" || !options_.norm_before_fc) return;
   const torch::NoGradGuard frozen;
-  constexpr size_t kExamples = 32;
-  constexpr int64_t kSkipped = 4;
-  torch::Tensor squares, products;
-  torch::Tensor sizes = torch::zeros({3});
-  double scale = 0, rows = 0;
-  const int64_t d = shape_.d_model;
   std::vector<std::pair<torch::Tensor, torch::Tensor>> data;
-  for (size_t i = 0; i < std::min(n, kExamples); ++i) {
+  for (size_t i = 0; i < std::min<size_t>(n, 32); ++i) {
     const Captured captured = example(i);
     const auto x = features(captured);
-    if (x.size(0) <= kSkipped) continue;
-    const auto goal = to_tensor(captured.layer(hparams_.n_layers - 1), {x.size(0), d}).slice(0, kSkipped);
-    data.emplace_back(x.slice(0, kSkipped), goal);
-    const auto normed = rms_norm(data.back().first, shape_.epsilon);
-    sizes += normed.view({-1, 3, d}).pow(2).mean(-1).sqrt().sum(0);
-    scale += goal.pow(2).mean(-1).sqrt().sum().item<double>();
-    rows += static_cast<double>(goal.size(0));
+    data.emplace_back(x, to_tensor(captured.layer(hparams_.n_layers - 1), {x.size(0), shape_.d_model}));
   }
-  if (rows == 0) return;
-  if (options_.norm_before_fc)  // all three layers weigh alike
-    parameters_["enc.output_norm.weight"].copy_((rows / sizes).unsqueeze(1).expand({3, d}).reshape({3 * d}));
-  for (const auto& [x, goal] : data) {
-    const auto input = options_.norm_before_fc ? rms_norm(x, parameters_["enc.output_norm.weight"], shape_.epsilon) : x;
-    const auto xx = torch::matmul(input.t(), input), xy = torch::matmul(input.t(), rms_norm(goal, shape_.epsilon));
-    squares = squares.defined() ? squares + xx : xx;
-    products = products.defined() ? products + xy : xy;
-  }
-  const auto ridge = squares.diagonal().mean() * 1e-2;
-  const auto solved = torch::linalg_solve(squares + ridge * torch::eye(3 * d), products);
-  parameters_["fc.weight"].copy_(solved.t() * (scale / rows));
+  fit_features(data, shape_, parameters_["enc.output_norm.weight"], parameters_["fc.weight"]);
 }
 
 void Eagle3::evaluate(const Captured& example) {

@@ -30,6 +30,27 @@ struct Eagle3Options {
   std::string init = "last";
 };
 
+// An early exit (PPSD) or a draft model: some layers over the states after one of the target's layers.
+struct ShallowOptions {
+  bool draft = false;           // from the embedding, as a model of its own; else an exit
+  int32_t input = 0;            // l: the states H^l
+  std::vector<int32_t> layers;  // of the target, that the head's begin as; may be empty for an exit
+  bool random = false;          // begin at random instead
+  int32_t stages = 10;          // of PPSD's pipeline, for its evaluation
+};
+
+struct PEagleOptions {
+  std::vector<int32_t> taps;  // three; empty: 2, L/2, L-3
+  int32_t layers = 2;
+  int32_t groups = 8;             // K_train: depths trained, the next-token depth 0 included
+  double retention = 0.8;         // r of COD: depth d keeps a share r^d of its positions
+  int32_t segments = 1;           // of a sequence, with gradients accumulated
+  std::string hidden = "shared";  // of the masked positions: "shared", or "depth" (an ablation: one for each depth)
+  bool train_embedding = false;   // unfreeze the whole token embedding, not only the mask row
+  int32_t evaluate_depths = 7;
+  std::string init = "last";
+};
+
 struct TrainOptions {
   std::string corpus, out;     // folders
   int64_t tokens = 1'000'000;  // answer tokens to train on; more than the corpus holds means several epochs

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "train/fit.h"
 
 namespace sluice {
 
@@ -203,36 +204,21 @@ LossFigures Spd::accumulate(const Captured& example, uint64_t draw, double weigh
 void Spd::begin(const std::function<Captured(size_t)>& example, size_t n) {
   if (options_.init != "lens") return;
   const torch::NoGradGuard frozen;
-  constexpr size_t kExamples = 48;
-  constexpr int64_t kSkipped = 4;  // first tokens, whose states are far larger than all others
-  const auto count = static_cast<size_t>(n_) + 1;
-  std::vector<torch::Tensor> squares(count), products(count);
+  std::map<std::string, LeastSquares> fits;
   double scale = 0, rows = 0;
-  for (size_t i = 0; i < std::min(n, kExamples); ++i) {
+  for (size_t i = 0; i < std::min<size_t>(n, 48); ++i) {
     const Captured captured = example(i);
     const auto states = this->states(captured);
-    const int32_t goal_layer = options_.cuts.back() - options_.layers;
-    const auto raw = captured.layer(goal_layer);
-    const int64_t tokens = static_cast<int64_t>(raw.size()) / shape_.d_model;
-    if (tokens <= kSkipped) continue;
-    const auto unscaled = to_tensor(raw, {tokens, shape_.d_model}).slice(0, kSkipped);
-    const auto goal = rms_norm(unscaled, shape_.epsilon);
-    scale += unscaled.pow(2).mean(-1).sqrt().sum().item<double>();
-    rows += static_cast<double>(tokens - kSkipped);
-    for (int64_t k = newest_depth(); k <= n_; ++k) {
-      const auto x = concatenated(states, k, kSkipped, tokens);
-      const auto xx = torch::matmul(x.t(), x), xy = torch::matmul(x.t(), goal);
-      const auto at = static_cast<size_t>(options_.shared_fc ? std::min<int64_t>(k, 1) : k);
-      squares[at] = squares[at].defined() ? squares[at] + xx : xx;
-      products[at] = products[at].defined() ? products[at] + xy : xy;
-    }
+    const auto values = captured.layer(options_.cuts.back() - options_.layers);
+    const int64_t tokens = static_cast<int64_t>(values.size()) / shape_.d_model;
+    if (tokens <= kFitSkips) continue;
+    const auto goal = to_tensor(values, {tokens, shape_.d_model}).slice(0, kFitSkips);
+    scale += goal.pow(2).mean(-1).sqrt().sum().item<double>();
+    rows += static_cast<double>(goal.size(0));
+    for (int64_t k = newest_depth(); k <= n_; ++k)
+      fits[fc_name(k)].add(concatenated(states, k, kFitSkips, tokens), rms_norm(goal, shape_.epsilon));
   }
-  for (size_t k = 0; k < count; ++k) {
-    if (!squares[k].defined()) continue;
-    const auto ridge = squares[k].diagonal().mean() * 1e-2;
-    const auto solved = torch::linalg_solve(squares[k] + ridge * torch::eye(squares[k].size(0)), products[k]);
-    parameters_[fc_name(static_cast<int64_t>(k))].copy_(solved.t() * (scale / std::max(rows, 1.0)));
-  }
+  for (const auto& [name, fit] : fits) parameters_[name].copy_(fit.solve() * (scale / rows));
 }
 
 void Spd::evaluate(const Captured& example) {

@@ -39,7 +39,6 @@ class Spd : public Trainee {
   int64_t active(uint64_t draw) const;
 
  private:
-  struct Rows;
   torch::Tensor feature(const States& states, int64_t depth, int64_t begin, int64_t end) const;
   torch::Tensor concatenated(const States& states, int64_t depth, int64_t begin, int64_t end) const;
   std::string fc_name(int64_t depth) const;
@@ -54,12 +53,11 @@ class Spd : public Trainee {
   std::vector<std::vector<int32_t>> taps_;  // by depth
   Parameters parameters_;
   Output output_;
-  torch::Tensor lens_goal_;
 
   struct Evaluation {
     std::vector<int64_t> right;  // by active - 1
-    int64_t greedy = 0, greedy_steps = 0, sampled = 0;
-    double overlap = 0, divergence = 0, sampled_steps = 0;
+    int64_t greedy = 0, greedy_steps = 0;
+    double overlap = 0, divergence = 0;
     int64_t positions = 0;
   } evaluation_;
 };

@@ -5,6 +5,8 @@
 #include "model/fingerprint.h"
 #include "train/draft_vocabulary.h"
 #include "train/eagle3.h"
+#include "train/p_eagle.h"
+#include "train/shallow.h"
 #include "train/spd.h"
 #include "train/trainer.h"
 
@@ -77,6 +79,24 @@ Result<TrainFigures> train_eagle3(const ModelFile& model, const Eagle3Options& h
   SLUICE_TRY(const auto target, TargetTensors::open(model));
   Eagle3 eagle(model, target, head, draft_vocabulary(model, corpus, options));
   return run(eagle, model, corpus, options, hooks);
+}
+
+Result<TrainFigures> train_shallow(const ModelFile& model, const ShallowOptions& head, const TrainOptions& options,
+                                   const TrainHooks& hooks) {
+  prepare(options);
+  SLUICE_TRY(const auto corpus, Corpus::open(options.corpus));
+  SLUICE_TRY(const auto target, TargetTensors::open(model));
+  Shallow shallow(model.hparams(), target, head, draft_vocabulary(model, corpus, options));
+  return run(shallow, model, corpus, options, hooks);
+}
+
+Result<TrainFigures> train_p_eagle(const ModelFile& model, const PEagleOptions& head, const TrainOptions& options,
+                                   const TrainHooks& hooks) {
+  prepare(options);
+  SLUICE_TRY(const auto corpus, Corpus::open(options.corpus));
+  SLUICE_TRY(const auto target, TargetTensors::open(model));
+  PEagle p_eagle(model.hparams(), target, head, draft_vocabulary(model, corpus, options), options.max_tokens);
+  return run(p_eagle, model, corpus, options, hooks);
 }
 
 }  // namespace sluice

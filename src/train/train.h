@@ -29,4 +29,9 @@ Result<TrainFigures> train_spd(const ModelFile& model, const SpdOptions& head, c
 Result<TrainFigures> train_eagle3(const ModelFile& model, const Eagle3Options& head, const TrainOptions& options,
                                   const TrainHooks& hooks);
 
+Result<TrainFigures> train_shallow(const ModelFile& model, const ShallowOptions& head, const TrainOptions& options,
+                                   const TrainHooks& hooks);
+Result<TrainFigures> train_p_eagle(const ModelFile& model, const PEagleOptions& head, const TrainOptions& options,
+                                   const TrainHooks& hooks);
+
 }  // namespace sluice

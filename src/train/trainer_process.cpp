@@ -49,4 +49,11 @@ Result<TrainFigures> train_eagle3(const ModelFile&, const Eagle3Options&, const 
   return become_trainer();
 }
 
+Result<TrainFigures> train_shallow(const ModelFile&, const ShallowOptions&, const TrainOptions&, const TrainHooks&) {
+  return become_trainer();
+}
+Result<TrainFigures> train_p_eagle(const ModelFile&, const PEagleOptions&, const TrainOptions&, const TrainHooks&) {
+  return become_trainer();
+}
+
 }  // namespace sluice

@@ -1,0 +1,108 @@
+#include "train/cod.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <unordered_map>
+
+#include "base/random.h"
+#include "base/result.h"
+
+namespace sluice {
+
+bool sees(const CodRow& row, const CodRow& other) {
+  if (other.depth == 0) return other.position <= row.position - row.depth;
+  return other.depth <= row.depth && row.position - other.position == row.depth - other.depth;
+}
+
+namespace {
+
+torch::Tensor column(const std::vector<CodRow>& rows, int64_t CodRow::*field) {
+  std::vector<int64_t> values;
+  for (const CodRow& row : rows) values.push_back(row.*field);
+  return torch::tensor(values, torch::kLong);
+}
+
+}  // namespace
+
+torch::Tensor sees(const std::vector<CodRow>& rows, const std::vector<CodRow>& others) {
+  const auto p = column(rows, &CodRow::position).unsqueeze(1), d = column(rows, &CodRow::depth).unsqueeze(1);
+  const auto q = column(others, &CodRow::position).unsqueeze(0), e = column(others, &CodRow::depth).unsqueeze(0);
+  const auto context = e.eq(0).logical_and(q <= p - d);
+  const auto chain = e.ge(1).logical_and(e <= d).logical_and((p - q).eq(d - e));
+  return context.logical_or(chain);
+}
+
+AmortisedMask::AmortisedMask(int64_t max_length, int64_t groups) : groups_(groups) {
+  std::vector<CodRow> all;
+  for (int64_t position = 0; position < max_length; ++position)
+    for (int64_t depth = 0; depth < groups; ++depth) all.push_back({position, depth});
+  sees_ = sluice::sees(all, all);
+}
+
+torch::Tensor AmortisedMask::index(const std::vector<CodRow>& rows) const {
+  std::vector<int64_t> values;
+  for (const CodRow& row : rows) values.push_back(row.position * groups_ + row.depth);
+  return torch::tensor(values, torch::kLong);
+}
+
+torch::Tensor AmortisedMask::select(const std::vector<CodRow>& rows, const std::vector<CodRow>& others) const {
+  return sees_.index_select(0, index(rows)).index_select(1, index(others));
+}
+
+std::vector<std::vector<int64_t>> sample_cod(int64_t first, int64_t last, int64_t groups, double retention,
+                                             uint64_t draw) {
+  std::vector<std::vector<int64_t>> kept(1);
+  for (int64_t p = first; p < last; ++p) kept[0].push_back(p);
+  for (int64_t d = 1; d < groups; ++d) {
+    std::vector<int64_t> candidates;
+    for (const int64_t p : kept.back())
+      if (p + 1 < last) candidates.push_back(p + 1);
+    const auto wanted = static_cast<size_t>(
+        std::llround(static_cast<double>(last - first) * std::pow(retention, static_cast<double>(d))));
+    std::vector<std::pair<double, int64_t>> drawn;
+    for (const int64_t p : candidates)
+      drawn.emplace_back(uniform({.seed = draw,
+                                  .choice = static_cast<uint32_t>(d),
+                                  .position = static_cast<uint32_t>(p),
+                                  .purpose = Purpose::kDraft},
+                                 0),
+                         p);
+    std::sort(drawn.begin(), drawn.end());
+    drawn.resize(std::min(drawn.size(), wanted));
+    auto& positions = kept.emplace_back();
+    for (const auto& [u, p] : drawn) positions.push_back(p);
+    std::sort(positions.begin(), positions.end());
+  }
+  return kept;
+}
+
+std::vector<Segment> partition(const std::vector<std::vector<int64_t>>& kept, int64_t segments) {
+  SLUICE_CHECK(!kept.empty() && segments > 0, "rows and segments");
+  const auto& all = kept.front();
+  const int64_t first = all.empty() ? 0 : all.front();
+  const auto n = static_cast<int64_t>(all.size());
+  const auto segment_of = [&](int64_t position) {
+    return std::min(segments - 1, (position - first) * segments / std::max<int64_t>(1, n));
+  };
+  std::vector<Segment> made(static_cast<size_t>(segments));
+  std::unordered_map<int64_t, int64_t> before, now;  // position of a depth: its segment
+  for (int64_t d = 0; d < static_cast<int64_t>(kept.size()); ++d) {
+    now.clear();
+    for (const int64_t p : kept[static_cast<size_t>(d)]) {
+      const int64_t s = d < 2 ? segment_of(p) : before.at(p - 1);
+      now.emplace(p, s);
+      made[static_cast<size_t>(s)].own.push_back({p, d});
+    }
+    before = now;
+  }
+  for (int64_t s = 0; s < segments; ++s) {
+    // Up to the first own position; the own rows of depth 0 follow.
+    const auto begin = std::find_if(all.begin(), all.end(), [&](int64_t p) { return segment_of(p) >= s; });
+    const int64_t end = begin == all.end() ? first + n : *begin;
+    for (int64_t p = 0; p < end; ++p) made[static_cast<size_t>(s)].context.push_back({p, 0});
+  }
+  return made;
+}
+
+}  // namespace sluice

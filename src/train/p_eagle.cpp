@@ -1,0 +1,227 @@
+#include "train/p_eagle.h"
+
+#include "train/fit.h"
+
+namespace sluice {
+
+namespace {
+
+std::string of_layer(int64_t layer, const char* tensor) {
+  return "blk." + std::to_string(layer) + "." + tensor + ".weight";
+}
+
+// Longer sequences than this would need a mask of more than 64 MB; theirs is built for each segment.
+constexpr int64_t kMostMaskRows = 8192;
+
+}  // namespace
+
+PEagle::PEagle(const HyperParameters& hparams, const TargetTensors& target, PEagleOptions options,
+               std::vector<Token> vocabulary, int32_t max_tokens)
+    : options_(std::move(options)),
+      hparams_(hparams),
+      shape_(layer_shape(hparams)),
+      output_(parameters_, shape_, target, std::move(vocabulary)),
+      chains_(static_cast<size_t>(options_.evaluate_depths)) {
+  if (options_.taps.empty())
+    options_.taps = {std::min(2, hparams.n_layers), hparams.n_layers / 2, std::max(1, hparams.n_layers - 3)};
+  const int64_t d = shape_.d_model;
+  const auto embedding = to_tensor(target.floats("token_embd.weight"), {hparams.n_vocab, d});
+  if (options_.train_embedding)
+    parameters_.add("token_embd.weight", embedding);
+  else
+    embedding_ = embedding;
+  parameters_.add("mask_embedding", embedding.mean(0));
+  parameters_.add("mask_hidden", options_.hidden == "depth" ? torch::zeros({options_.groups, d}) : torch::zeros({d}));
+  parameters_.add("fc.weight", random_matrix(d, 3 * d));
+  parameters_.add("feature_norm.weight", torch::ones({3 * d}));
+  for (int64_t i = 0; i < options_.layers; ++i) {
+    const int64_t from = hparams.n_layers - options_.layers + i;
+    Parameters layer;
+    if (options_.init == "random")
+      add_random_layer(layer, i, shape_);
+    else
+      add_layer(layer, i, shape_, target, from);
+    for (const auto& entry : layer.all()) {
+      // The first layer's queries, keys and values come from embedding and hidden state side by side; on the embedding
+      // they begin as the target's first layer's.
+      const bool doubled = i == 0 && (entry.name == of_layer(0, "attn_q") || entry.name == of_layer(0, "attn_k") ||
+                                      entry.name == of_layer(0, "attn_v"));
+      if (!doubled) {
+        parameters_.add(entry.name, entry.values);
+        continue;
+      }
+      const auto on_embedding = options_.init == "random" ? random_matrix(entry.values.size(0), d)
+                                                          : to_tensor(target.floats(entry.name), entry.values.sizes());
+      parameters_.add(entry.name, torch::cat({on_embedding, entry.values.detach()}, 1));
+    }
+  }
+  parameters_.add("blk.0.attn_norm_2.weight", parameters_["blk.0.attn_norm.weight"]);
+  if (int64_t{max_tokens} * options_.groups <= kMostMaskRows) amortised_.emplace(max_tokens, options_.groups);
+}
+
+std::vector<int32_t> PEagle::taps() const {
+  std::vector<int32_t> taps = options_.taps;
+  taps.push_back(hparams_.n_layers);
+  taps.push_back(hparams_.n_layers - options_.layers);
+  return taps;
+}
+
+torch::Tensor PEagle::features(const Captured& example) const {
+  std::vector<torch::Tensor> parts;
+  for (const int32_t layer : options_.taps) {
+    const auto values = example.layer(layer);
+    parts.push_back(to_tensor(values, {static_cast<int64_t>(values.size()) / shape_.d_model, shape_.d_model}));
+  }
+  return torch::cat(parts, -1);
+}
+
+torch::Tensor PEagle::fused(const torch::Tensor& features) const {
+  return product(rms_norm(features, parameters_["feature_norm.weight"], shape_.epsilon), parameters_["fc.weight"]);
+}
+
+torch::Tensor PEagle::mask(const std::vector<CodRow>& rows) const {
+  return mask_of(amortised_ ? amortised_->select(rows, rows) : sees(rows, rows));
+}
+
+torch::Tensor PEagle::forward(const torch::Tensor& features, const std::vector<Token>& tokens,
+                              const Segment& segment) const {
+  const auto& p = parameters_;
+  std::vector<CodRow> rows = segment.context;
+  rows.insert(rows.end(), segment.own.begin(), segment.own.end());
+  std::vector<int64_t> positions, known, known_tokens, masked, masked_depths;  // indices of rows
+  for (size_t i = 0; i < rows.size(); ++i) {
+    positions.push_back(rows[i].position);
+    if (rows[i].depth == 0) {
+      known.push_back(static_cast<int64_t>(i));
+      known_tokens.push_back(tokens[static_cast<size_t>(rows[i].position) + 1]);
+    } else {
+      masked.push_back(static_cast<int64_t>(i));
+      masked_depths.push_back(rows[i].depth);
+    }
+  }
+  const auto at = torch::tensor(positions, torch::kLong);
+  const auto known_rows = torch::tensor(known, torch::kLong), masked_rows = torch::tensor(masked, torch::kLong);
+  const auto& table = options_.train_embedding ? p["token_embd.weight"] : embedding_;
+  // Known rows first, masked ones after them, then back into the order of `rows`.
+  const auto back = torch::argsort(torch::cat({known_rows, masked_rows}));
+  const auto n_masked = static_cast<int64_t>(masked.size()), d = shape_.d_model;
+  const auto hidden_of_masked = options_.hidden == "depth"
+                                    ? p["mask_hidden"].index_select(0, torch::tensor(masked_depths, torch::kLong))
+                                    : p["mask_hidden"].unsqueeze(0).expand({n_masked, d});
+  const auto hidden = torch::cat({fused(features.index_select(0, at.index_select(0, known_rows))), hidden_of_masked})
+                          .index_select(0, back);
+  const auto embedded = torch::cat({table.index_select(0, torch::tensor(known_tokens, torch::kLong)),
+                                    p["mask_embedding"].unsqueeze(0).expand({n_masked, d})})
+                            .index_select(0, back);
+
+  const auto seen = mask(rows);
+  const auto inputs = torch::cat({rms_norm(embedded, p["blk.0.attn_norm.weight"], shape_.epsilon),
+                                  rms_norm(hidden, p["blk.0.attn_norm_2.weight"], shape_.epsilon)},
+                                 -1);
+  const auto q = turn(heads(inputs, p["blk.0.attn_q.weight"], shape_.n_heads), at, shape_);
+  const auto k = turn(heads(inputs, p["blk.0.attn_k.weight"], shape_.n_kv_heads), at, shape_);
+  const auto v = heads(inputs, p["blk.0.attn_v.weight"], shape_.n_kv_heads);
+  auto x =
+      add_feed_forward(hidden + product(attention(q, k, v, seen), p["blk.0.attn_output.weight"]), p, "blk.0.", shape_);
+  for (int64_t i = 1; i < options_.layers; ++i)
+    x = decoder_layer(x, at, seen, p, "blk." + std::to_string(i) + ".", shape_);
+  return x.slice(0, static_cast<int64_t>(segment.context.size()));
+}
+
+namespace {
+
+torch::Tensor last_states(const Captured& example, int64_t d) {
+  const auto values = example.layer(example.layers.back());
+  return to_tensor(values, {static_cast<int64_t>(values.size()) / d, d});
+}
+
+// Of each row the position whose target distribution it is compared with.
+torch::Tensor goals(const std::vector<CodRow>& rows) {
+  std::vector<int64_t> positions;
+  for (const CodRow& row : rows) positions.push_back(row.position + 1);
+  return torch::tensor(positions, torch::kLong);
+}
+
+}  // namespace
+
+LossFigures PEagle::accumulate(const Captured& example, uint64_t draw, double weight) {
+  const auto features = this->features(example);
+  const int64_t first = std::max(0, example.example->n_prompt - 2), last = features.size(0) - 2;
+  if (last <= first) return {};
+  const auto kept = sample_cod(first, last, options_.groups, options_.retention, draw);
+  int64_t rows = 0;
+  for (const auto& positions : kept) rows += static_cast<int64_t>(positions.size());
+  const auto p = output_.target_probabilities(last_states(example, shape_.d_model));
+  const double share = static_cast<double>(last - first) / static_cast<double>(rows);  // a mean over the rows
+  LossFigures figures{.count = last - first};
+  for (const Segment& segment : partition(kept, options_.segments)) {
+    if (segment.own.empty()) continue;
+    const auto x = forward(features, example.example->tokens, segment);
+    const auto sum = output_.divergence(output_.logits(x), p.index_select(0, goals(segment.own))) * share;
+    (sum * weight).backward();
+    figures.sum += sum.item<double>();
+  }
+  return figures;
+}
+
+void PEagle::begin(const std::function<Captured(size_t)>& example, size_t n) {
+  if (options_.init == "random") return;
+  const torch::NoGradGuard frozen;
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> data;
+  for (size_t i = 0; i < std::min<size_t>(n, 32); ++i) {
+    const Captured captured = example(i);
+    const auto goal = captured.layer(hparams_.n_layers - static_cast<int32_t>(options_.layers));
+    data.emplace_back(features(captured),
+                      to_tensor(goal, {static_cast<int64_t>(goal.size()) / shape_.d_model, shape_.d_model}));
+  }
+  fit_features(data, shape_, parameters_["feature_norm.weight"], parameters_["fc.weight"]);
+}
+
+void PEagle::evaluate(const Captured& example) {
+  const torch::NoGradGuard frozen;
+  const auto features = this->features(example);
+  const auto& tokens = example.example->tokens;
+  const int64_t first = std::max(0, example.example->n_prompt - 2), last = features.size(0) - 2;
+  if (last <= first) return;
+  const bool greedy = example.example->temperature == 0;
+  const int64_t depths = greedy ? options_.evaluate_depths : 1;
+  const auto kept = sample_cod(first, last, depths, 1.0, 0);
+  const Segment whole = partition(kept, 1).front();
+  std::vector<CodRow> rows = whole.own;
+  const auto logits = output_.logits(forward(features, tokens, whole));
+  const auto hidden = last_states(example, shape_.d_model).slice(0, first + 1, last + 1);
+  const auto next = logits.slice(0, 0, last - first);  // depth 0 comes first
+  divergence_ += output_.divergence(next, output_.target_probabilities(hidden)).item<double>();
+  for (const double o : output_.overlaps(next, output_.target_logits(hidden), 50)) overlap_ += o;
+  positions_ += last - first;
+  if (!greedy) return;
+  const auto guesses = output_.guesses(logits);
+  std::vector<std::vector<bool>> right(static_cast<size_t>(depths));
+  for (size_t i = 0; i < rows.size(); ++i)
+    right[static_cast<size_t>(rows[i].depth)].push_back(guesses[i] ==
+                                                        tokens[static_cast<size_t>(rows[i].position) + 2]);
+  chains_.add(right);
+}
+
+nlohmann::json PEagle::summary() {
+  auto summary = chains_.summary();
+  const auto n = static_cast<double>(std::max<int64_t>(1, positions_));
+  summary["kl"] = std::exchange(divergence_, 0.0) / n;
+  summary["overlap"] = std::exchange(overlap_, 0.0) / n;
+  positions_ = 0;
+  return summary;
+}
+
+Status PEagle::write(GgufWriter& file, ggml_type type) const {
+  file.set("sluice-head.kind", "p-eagle");
+  file.set("sluice-head.block_count", static_cast<uint32_t>(options_.layers));
+  file.set("sluice-head.p-eagle.taps", options_.taps);
+  file.set("sluice-head.p-eagle.groups", static_cast<uint32_t>(options_.groups));
+  file.set("sluice-head.draft_vocab", static_cast<uint32_t>(output_.tokens().size()));
+  if (!options_.train_embedding) file.set("sluice-head.borrows", std::vector<std::string>{"token_embd.weight"});
+  if (!output_.tokens().empty()) file.add("d2t", std::span<const int32_t>(output_.tokens()));
+  parameters_.write(file, type);
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,48 @@
+// P-EAGLE: EAGLE heads that draft K tokens in one pass.
+#pragma once
+
+#include <optional>
+
+#include "train/chain_evaluation.h"
+#include "train/cod.h"
+#include "train/options.h"
+#include "train/output.h"
+#include "train/trainee.h"
+
+namespace sluice {
+
+class PEagle : public Trainee {
+ public:
+  // `max_tokens`: of a sequence, for the mask that is built once.
+  PEagle(const HyperParameters& hparams, const TargetTensors& target, PEagleOptions options,
+         std::vector<Token> vocabulary, int32_t max_tokens);
+
+  Parameters& parameters() override { return parameters_; }
+  std::vector<int32_t> taps() const override;
+  void begin(const std::function<Captured(size_t)>& example, size_t n) override;
+  LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
+  void evaluate(const Captured& example) override;
+  nlohmann::json summary() override;
+  Status write(GgufWriter& file, ggml_type type) const override;
+
+  torch::Tensor features(const Captured& example) const;  // [tokens, 3 d]
+  // States after the last layer of the segment's own rows. [own, d]
+  torch::Tensor forward(const torch::Tensor& features, const std::vector<Token>& tokens, const Segment& segment) const;
+
+ private:
+  torch::Tensor fused(const torch::Tensor& features) const;
+  torch::Tensor mask(const std::vector<CodRow>& rows) const;
+
+  PEagleOptions options_;
+  HyperParameters hparams_;
+  LayerShape shape_;
+  torch::Tensor embedding_;  // [vocab, d], the target's; if it is not trained
+  Parameters parameters_;
+  Output output_;
+  std::optional<AmortisedMask> amortised_;
+  ChainEvaluation chains_;
+  double divergence_ = 0, overlap_ = 0;
+  int64_t positions_ = 0;
+};
+
+}  // namespace sluice

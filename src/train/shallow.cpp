@@ -1,0 +1,109 @@
+#include "train/shallow.h"
+
+#include "train/spd.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr size_t kEvaluatedDepths = 7;
+
+}  // namespace
+
+Shallow::Shallow(const HyperParameters& hparams, const TargetTensors& target, ShallowOptions options,
+                 std::vector<Token> vocabulary)
+    : options_(std::move(options)),
+      n_layers_(hparams.n_layers),
+      shape_(layer_shape(hparams)),
+      output_(parameters_, shape_, target, std::move(vocabulary)),
+      chains_(kEvaluatedDepths) {
+  for (size_t i = 0; i < options_.layers.size(); ++i) {
+    if (options_.random)
+      add_random_layer(parameters_, static_cast<int64_t>(i), shape_);
+    else
+      add_layer(parameters_, static_cast<int64_t>(i), shape_, target, options_.layers[i]);
+  }
+}
+
+torch::Tensor Shallow::states(const Captured& example, int32_t layer) const {
+  const auto values = example.layer(layer);
+  return to_tensor(values, {static_cast<int64_t>(values.size()) / shape_.d_model, shape_.d_model});
+}
+
+torch::Tensor Shallow::forward(const torch::Tensor& states, int64_t first) const {
+  const auto positions = torch::arange(states.size(0), torch::kLong);
+  const auto causal = mask_of(positions.unsqueeze(0) <= positions.unsqueeze(1));
+  auto x = states;
+  for (size_t i = 0; i < options_.layers.size(); ++i)
+    x = decoder_layer(x, positions, causal, parameters_, "blk." + std::to_string(i) + ".", shape_);
+  return output_.logits(x.slice(0, first));
+}
+
+LossFigures Shallow::accumulate(const Captured& example, uint64_t, double weight) {
+  const auto input = states(example, options_.input);
+  const int64_t first = example.example->n_prompt - 1, last = input.size(0) - 1;
+  if (last <= first) return {};
+  const auto goal = output_.target_probabilities(states(example, n_layers_).slice(0, first, last));
+  const auto sum = output_.divergence(forward(input.slice(0, 0, last), first), goal);
+  (sum * weight).backward();
+  return {sum.item<double>(), last - first};
+}
+
+void Shallow::evaluate(const Captured& example) {
+  const torch::NoGradGuard frozen;
+  const auto input = states(example, options_.input);
+  const int64_t first = example.example->n_prompt - 1, last = input.size(0) - 1;
+  if (last <= first) return;
+  const auto hidden = states(example, n_layers_).slice(0, first, last);
+  const auto logits = forward(input.slice(0, 0, last), first);
+  divergence_ += output_.divergence(logits, output_.target_probabilities(hidden)).item<double>();
+  for (const double o : output_.overlaps(logits, output_.target_logits(hidden), 50)) overlap_ += o;
+  positions_ += last - first;
+  if (example.example->temperature > 0) return;
+  const auto guesses = output_.guesses(logits);
+  std::vector<bool> right;
+  for (size_t i = 0; i < guesses.size(); ++i)
+    right.push_back(guesses[i] == example.example->tokens[static_cast<size_t>(first) + 1 + i]);
+  greedy_ += last - first;
+  greedy_steps_ += spd_steps(std::vector(static_cast<size_t>(options_.stages), right));
+  // A guess depends on the tokens alone, however many of them were drafted.
+  std::vector<std::vector<bool>> by_depth;
+  for (size_t j = 0; j < kEvaluatedDepths; ++j)
+    by_depth.emplace_back(right.begin() + static_cast<ptrdiff_t>(std::min(j, right.size())), right.end());
+  chains_.add(by_depth);
+}
+
+nlohmann::json Shallow::summary() {
+  const auto n = static_cast<double>(std::max<int64_t>(1, positions_));
+  nlohmann::json summary = chains_.summary();
+  if (!options_.draft) {
+    const double length =
+        static_cast<double>(options_.stages * greedy_) / static_cast<double>(std::max<int64_t>(1, greedy_steps_));
+    const auto layers = static_cast<double>(n_layers_), own = static_cast<double>(options_.layers.size());
+    summary = {{"top1", summary["top1_by_depth"][0]},
+               {"equivalent_acceptance_length", length},
+               // SPD section 4.2: the exit runs after the stage.
+               {"speed_up", length * layers / (own * options_.stages + layers)}};
+  }
+  summary["kl"] = std::exchange(divergence_, 0.0) / n;
+  summary["overlap"] = std::exchange(overlap_, 0.0) / n;
+  positions_ = greedy_ = greedy_steps_ = 0;
+  return summary;
+}
+
+Status Shallow::write(GgufWriter& file, ggml_type type) const {
+  file.set("sluice-head.kind", options_.draft ? "draft" : "exit");
+  file.set("sluice-head.block_count", static_cast<uint32_t>(options_.layers.size()));
+  file.set("sluice-head.draft_vocab", static_cast<uint32_t>(output_.tokens().size()));
+  if (options_.draft) {
+    file.set("sluice-head.draft.layers", options_.layers);
+    file.set("sluice-head.borrows", std::vector<std::string>{"token_embd.weight"});
+  } else {
+    file.set("sluice-head.exit.layer", static_cast<uint32_t>(options_.input));
+  }
+  if (!output_.tokens().empty()) file.add("d2t", std::span<const int32_t>(output_.tokens()));
+  parameters_.write(file, type);
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,43 @@
+// Early exits and draft models: a few layers over the states after layer l of the target, causally, then a norm and an
+// output matrix.
+//
+// PPSD exits after the first stage (l = its last layer); with l = 0 and layers of its own the same is a small model
+// that shares the target's embedding: a draft with the target's tokenizer.
+#pragma once
+
+#include "train/chain_evaluation.h"
+#include "train/options.h"
+#include "train/output.h"
+#include "train/trainee.h"
+
+namespace sluice {
+
+class Shallow : public Trainee {
+ public:
+  Shallow(const HyperParameters& hparams, const TargetTensors& target, ShallowOptions options,
+          std::vector<Token> vocabulary);
+
+  Parameters& parameters() override { return parameters_; }
+  std::vector<int32_t> taps() const override { return {options_.input, n_layers_}; }
+  LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
+  void evaluate(const Captured& example) override;
+  nlohmann::json summary() override;
+  Status write(GgufWriter& file, ggml_type type) const override;
+
+  // states: [tokens, d], of the input layer. Logits of the tokens after positions first … tokens - 1.
+  torch::Tensor forward(const torch::Tensor& states, int64_t first) const;
+
+ private:
+  torch::Tensor states(const Captured& example, int32_t layer) const;
+
+  ShallowOptions options_;
+  int32_t n_layers_;
+  LayerShape shape_;
+  Parameters parameters_;
+  Output output_;
+  ChainEvaluation chains_;
+  double divergence_ = 0, overlap_ = 0;
+  int64_t positions_ = 0, greedy_ = 0, greedy_steps_ = 0;
+};
+
+}  // namespace sluice
