@@ -54,6 +54,9 @@ void add_train_options(CLI::App& command, HeadOptions& options) {
   command.add_option("--type", train.type, "Of the exported matrices")
       ->capture_default_str()
       ->check(one_of({"f16", "q8_0"}));
+  command.add_option("--dtype", train.dtype, "Of the products while training; bf16 pays where the processor has it")
+      ->capture_default_str()
+      ->check(one_of({"f32", "bf16"}));
   command.add_option("--seed", train.seed, "Another seed, another order")->capture_default_str()->check(seed_number());
   command.add_option("--threads", train.threads, "CPU threads (default: all cores)")->check(whole_number(1, 256));
   add_model_option(command, options);
@@ -235,9 +238,11 @@ void add_train_exit(CLI::App& train, Action& action) {
         ShallowOptions& shallow = options->shallow;
         const int32_t n_layers = model.hparams().n_layers;
         SLUICE_TRY_STATUS(check_layers(shallow.layers, model));
+        if (shallow.input < 0 && shallow.stages > n_layers)
+          return input_error("--stages: the model has only " + std::to_string(n_layers) + " layers");
         if (shallow.input < 0) shallow.input = n_layers / shallow.stages;
-        if (shallow.input > n_layers || shallow.stages > n_layers)
-          return input_error("--exit or --stages: the model has only " + std::to_string(n_layers) + " layers");
+        if (shallow.input > n_layers)
+          return input_error("--exit: the model has only " + std::to_string(n_layers) + " layers");
         shallow.random = options->init == "random";
         return train_shallow(model, shallow, options->train, hooks);
       });

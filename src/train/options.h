@@ -64,8 +64,7 @@ struct TrainOptions {
   int64_t evaluate_every = 50'000;    // tokens
   int64_t checkpoint_every = 50'000;  // tokens
   int32_t held_out = 40;              // examples of an evaluation
-  std::string dtype = "f32";          // or "bf16"
-  std::string device = "cpu";
+  std::string dtype = "f32";          // of products: f32 or bf16; parameters and everything else are f32
   uint64_t seed = 0;
   int32_t threads = 0;
   bool overlap = true;       // capture the next example while training on this one

@@ -23,7 +23,8 @@ Output::Output(Parameters& parameters, const LayerShape& shape, const TargetTens
 }
 
 torch::Tensor Output::logits(const torch::Tensor& x) const {
-  return product(rms_norm(x, parameters_["output_norm.weight"], epsilon_), parameters_["output.weight"]);
+  return product(rms_norm(x, parameters_["output_norm.weight"], epsilon_), parameters_["output.weight"])
+      .to(torch::kFloat);
 }
 
 torch::Tensor Output::target_probabilities(const torch::Tensor& last_states) const {

@@ -1,6 +1,8 @@
 #include "train/trainer.h"
 
+#include <ATen/autocast_mode.h>
 #include <spdlog/fmt/fmt.h>
+#include <torch/version.h>
 
 #include <chrono>
 #include <cmath>
@@ -73,6 +75,33 @@ class Log {
  private:
   std::string path_;
   std::ofstream file_;
+};
+
+// While it lives, products take bfloat16 if asked to.
+class ProductPrecision {
+ public:
+  explicit ProductPrecision(bool bf16) : bf16_(bf16) {
+    if (bf16_) set(true);
+  }
+  ProductPrecision(const ProductPrecision&) = delete;
+  ProductPrecision& operator=(const ProductPrecision&) = delete;
+  ~ProductPrecision() {
+    if (!bf16_) return;
+    set(false);
+    at::autocast::clear_cache();  // of converted parameters, which change next
+  }
+
+ private:
+  static void set(bool on) {
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
+    at::autocast::set_autocast_enabled(at::kCPU, on);
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+#else
+    at::autocast::set_cpu_enabled(on);
+    at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
+#endif
+  }
+  bool bf16_;
 };
 
 class Training {
@@ -152,8 +181,10 @@ class Training {
     LossFigures loss;
     for (int32_t i = 0; i < options_.batch; ++i) {
       const uint64_t draw = options_.seed * 0x9e3779b97f4a7c15u + place_;
+      const Captured example = captured();
+      const ProductPrecision precision(options_.dtype == "bf16");
       const LossFigures one =
-          trainee_.accumulate(captured(), draw, 1.0 / static_cast<double>(std::max<int64_t>(1, count)));
+          trainee_.accumulate(example, draw, 1.0 / static_cast<double>(std::max<int64_t>(1, count)));
       loss.sum += one.sum;
       loss.count += one.count;
     }
