@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "base/result.h"
+#include "train/layers.h"
 
 namespace sluice {
 
@@ -25,12 +26,69 @@ torch::Tensor column(const std::vector<CodRow>& rows, int64_t CodRow::*field) {
 
 }  // namespace
 
-torch::Tensor sees(const std::vector<CodRow>& rows, const std::vector<CodRow>& others) {
-  const auto p = column(rows, &CodRow::position).unsqueeze(1), d = column(rows, &CodRow::depth).unsqueeze(1);
-  const auto q = column(others, &CodRow::position).unsqueeze(0), e = column(others, &CodRow::depth).unsqueeze(0);
+torch::Tensor sees(const torch::Tensor& positions, const torch::Tensor& depths, const torch::Tensor& other_positions,
+                   const torch::Tensor& other_depths) {
+  const auto p = positions.unsqueeze(1), d = depths.unsqueeze(1);
+  const auto q = other_positions.unsqueeze(0), e = other_depths.unsqueeze(0);
   const auto context = e.eq(0).logical_and(q <= p - d);
   const auto chain = e.ge(1).logical_and(e <= d).logical_and((p - q).eq(d - e));
   return context.logical_or(chain);
+}
+
+torch::Tensor sees(const std::vector<CodRow>& rows, const std::vector<CodRow>& others) {
+  return sees(column(rows, &CodRow::position), column(rows, &CodRow::depth), column(others, &CodRow::position),
+              column(others, &CodRow::depth));
+}
+
+namespace {
+
+struct FrugalAttention : torch::autograd::Function<FrugalAttention> {
+  static constexpr int64_t kScores = 1 << 20;  // of a head at a time
+  static int64_t chunk(int64_t rows) { return std::max<int64_t>(16, kScores / rows); }
+
+  static torch::Tensor mask(const torch::Tensor& positions, const torch::Tensor& depths, int64_t begin, int64_t end) {
+    return mask_of(sees(positions.slice(0, begin, end), depths.slice(0, begin, end), positions, depths));
+  }
+
+  static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& q,
+                               const torch::Tensor& k, const torch::Tensor& v, const torch::Tensor& positions,
+                               const torch::Tensor& depths) {
+    context->save_for_backward({q, k, v, positions, depths});
+    const int64_t n = q.size(0), step = chunk(n);
+    std::vector<torch::Tensor> parts;
+    for (int64_t begin = 0; begin < n; begin += step) {
+      const int64_t end = std::min(n, begin + step);
+      parts.push_back(attention(q.slice(0, begin, end), k, v, mask(positions, depths, begin, end)));
+    }
+    return torch::cat(parts);
+  }
+
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               torch::autograd::tensor_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto k = saved[1].detach().requires_grad_(), v = saved[2].detach().requires_grad_();
+    auto dk = torch::zeros_like(k), dv = torch::zeros_like(v);
+    std::vector<torch::Tensor> dq;
+    const int64_t n = saved[0].size(0), step = chunk(n);
+    for (int64_t begin = 0; begin < n; begin += step) {
+      const int64_t end = std::min(n, begin + step);
+      const torch::AutoGradMode recording(true);
+      const auto q = saved[0].slice(0, begin, end).detach().requires_grad_();
+      const auto out = attention(q, k, v, mask(saved[3], saved[4], begin, end));
+      const auto of = torch::autograd::grad({out}, {q, k, v}, {gradients[0].slice(0, begin, end)});
+      dq.push_back(of[0]);
+      dk += of[1];
+      dv += of[2];
+    }
+    return {torch::cat(dq), dk, dv, torch::Tensor(), torch::Tensor()};
+  }
+};
+
+}  // namespace
+
+torch::Tensor frugal_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
+                               const torch::Tensor& positions, const torch::Tensor& depths) {
+  return FrugalAttention::apply(q, k, v, positions, depths);
 }
 
 AmortisedMask::AmortisedMask(int64_t max_length, int64_t groups) : groups_(groups) {

@@ -22,6 +22,15 @@ bool sees(const CodRow& row, const CodRow& other);
 // [rows, others], built entry by entry by tensor operations.
 torch::Tensor sees(const std::vector<CodRow>& rows, const std::vector<CodRow>& others);
 
+// The same of rows given as tensors of their positions and depths, i64.
+torch::Tensor sees(const torch::Tensor& positions, const torch::Tensor& depths, const torch::Tensor& other_positions,
+                   const torch::Tensor& other_depths);
+
+// Softmax attention of rows among themselves (as `attention` of layers.h), which keeps no scores: they are computed
+// again for the gradients, some queries at a time, so that memory grows with the rows and not with their square.
+torch::Tensor frugal_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
+                               const torch::Tensor& positions, const torch::Tensor& depths);
+
 // Section 3.1: what rows see does not depend on where the sequence ends, so the matrix for the longest sequence, with
 // its rows ordered by position, holds that of every other as its upper left corner, and that of any choice of rows as a
 // selection.

@@ -79,11 +79,19 @@ torch::Tensor add_feed_forward(const torch::Tensor& x, const Parameters& p, cons
 
 torch::Tensor decoder_layer(const torch::Tensor& x, const torch::Tensor& positions, const torch::Tensor& mask,
                             const Parameters& p, const std::string& blk, const LayerShape& shape) {
-  const auto n = rms_norm(x, p[blk + "attn_norm.weight"], shape.epsilon);
-  const auto q = turn(heads(n, p[blk + "attn_q.weight"], shape.n_heads), positions, shape);
-  const auto k = turn(heads(n, p[blk + "attn_k.weight"], shape.n_kv_heads), positions, shape);
-  const auto v = heads(n, p[blk + "attn_v.weight"], shape.n_kv_heads);
-  return add_feed_forward(x + product(attention(q, k, v, mask), p[blk + "attn_output.weight"]), p, blk, shape);
+  return decoder_layer(
+      x, rms_norm(x, p[blk + "attn_norm.weight"], shape.epsilon), positions,
+      [&](const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v) { return attention(q, k, v, mask); },
+      p, blk, shape);
+}
+
+torch::Tensor decoder_layer(const torch::Tensor& x, const torch::Tensor& inputs, const torch::Tensor& positions,
+                            const Attend& attend, const Parameters& p, const std::string& blk,
+                            const LayerShape& shape) {
+  const auto q = turn(heads(inputs, p[blk + "attn_q.weight"], shape.n_heads), positions, shape);
+  const auto k = turn(heads(inputs, p[blk + "attn_k.weight"], shape.n_kv_heads), positions, shape);
+  const auto v = heads(inputs, p[blk + "attn_v.weight"], shape.n_kv_heads);
+  return add_feed_forward(x + product(attend(q, k, v), p[blk + "attn_output.weight"]), p, blk, shape);
 }
 
 namespace {

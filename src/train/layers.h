@@ -1,6 +1,8 @@
 // The parts of a decoder layer of the llama family, as differentiable functions of named parameters.
 #pragma once
 
+#include <functional>
+
 #include "train/parameters.h"
 
 namespace sluice {
@@ -40,9 +42,16 @@ torch::Tensor mask_of(const torch::Tensor& sees);
 torch::Tensor add_feed_forward(const torch::Tensor& x, const Parameters& parameters, const std::string& blk,
                                const LayerShape& shape);
 
-// A whole layer blk.i over rows [N, d_model] at `positions` [N]. `attn_norm` and so on.
+// A whole layer blk.i over rows [N, d_model] at `positions` [N].
 torch::Tensor decoder_layer(const torch::Tensor& x, const torch::Tensor& positions, const torch::Tensor& mask,
                             const Parameters& parameters, const std::string& blk, const LayerShape& shape);
+
+// The same with an attention of the caller's, from q, k and v as `attention` takes them. `inputs`: what they are
+// computed from, of the rows after their norm.
+using Attend = std::function<torch::Tensor(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v)>;
+torch::Tensor decoder_layer(const torch::Tensor& x, const torch::Tensor& inputs, const torch::Tensor& positions,
+                            const Attend& attend, const Parameters& parameters, const std::string& blk,
+                            const LayerShape& shape);
 
 // Adds blk.i.* with the values of the target's layer, or drawn from N(0, 1/n_in) (residual branches smaller).
 void add_layer(Parameters& parameters, int64_t i, const LayerShape& shape, const TargetTensors& target, int64_t layer);

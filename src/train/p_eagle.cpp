@@ -10,7 +10,7 @@ std::string of_layer(int64_t layer, const char* tensor) {
   return "blk." + std::to_string(layer) + "." + tensor + ".weight";
 }
 
-// Longer sequences than this would need a mask of more than 64 MB; theirs is built for each segment.
+// Longer sequences would need a mask of more than 64 MB.
 constexpr int64_t kMostMaskRows = 8192;
 
 }  // namespace
@@ -79,18 +79,16 @@ torch::Tensor PEagle::fused(const torch::Tensor& features) const {
   return product(rms_norm(features, parameters_["feature_norm.weight"], shape_.epsilon), parameters_["fc.weight"]);
 }
 
-torch::Tensor PEagle::mask(const std::vector<CodRow>& rows) const {
-  return mask_of(amortised_ ? amortised_->select(rows, rows) : sees(rows, rows));
-}
-
 torch::Tensor PEagle::forward(const torch::Tensor& features, const std::vector<Token>& tokens,
                               const Segment& segment) const {
   const auto& p = parameters_;
   std::vector<CodRow> rows = segment.context;
   rows.insert(rows.end(), segment.own.begin(), segment.own.end());
-  std::vector<int64_t> positions, known, known_tokens, masked, masked_depths;  // indices of rows
+  std::vector<int64_t> positions, all_depths;
+  std::vector<int64_t> known, known_tokens, masked, masked_depths;  // indices of rows
   for (size_t i = 0; i < rows.size(); ++i) {
     positions.push_back(rows[i].position);
+    all_depths.push_back(rows[i].depth);
     if (rows[i].depth == 0) {
       known.push_back(static_cast<int64_t>(i));
       known_tokens.push_back(tokens[static_cast<size_t>(rows[i].position) + 1]);
@@ -114,17 +112,22 @@ torch::Tensor PEagle::forward(const torch::Tensor& features, const std::vector<T
                                     p["mask_embedding"].unsqueeze(0).expand({n_masked, d})})
                             .index_select(0, back);
 
-  const auto seen = mask(rows);
-  const auto inputs = torch::cat({rms_norm(embedded, p["blk.0.attn_norm.weight"], shape_.epsilon),
-                                  rms_norm(hidden, p["blk.0.attn_norm_2.weight"], shape_.epsilon)},
-                                 -1);
-  const auto q = turn(heads(inputs, p["blk.0.attn_q.weight"], shape_.n_heads), at, shape_);
-  const auto k = turn(heads(inputs, p["blk.0.attn_k.weight"], shape_.n_kv_heads), at, shape_);
-  const auto v = heads(inputs, p["blk.0.attn_v.weight"], shape_.n_kv_heads);
-  auto x =
-      add_feed_forward(hidden + product(attention(q, k, v, seen), p["blk.0.attn_output.weight"]), p, "blk.0.", shape_);
-  for (int64_t i = 1; i < options_.layers; ++i)
-    x = decoder_layer(x, at, seen, p, "blk." + std::to_string(i) + ".", shape_);
+  // The mask that was built once, or none at all where it would be too large.
+  const auto mask = amortised_ ? mask_of(amortised_->select(rows, rows)) : torch::Tensor();
+  const auto depths = torch::tensor(all_depths, torch::kLong);
+  const Attend attend = [&](const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v) {
+    return mask.defined() ? attention(q, k, v, mask) : frugal_attention(q, k, v, at, depths);
+  };
+  auto x = hidden;
+  for (int64_t i = 0; i < options_.layers; ++i) {
+    const std::string blk = "blk." + std::to_string(i) + ".";
+    const auto own = [&](const torch::Tensor& of, const char* norm) {
+      return rms_norm(of, p[blk + norm], shape_.epsilon);
+    };
+    const auto inputs = i == 0 ? torch::cat({own(embedded, "attn_norm.weight"), own(hidden, "attn_norm_2.weight")}, -1)
+                               : own(x, "attn_norm.weight");
+    x = decoder_layer(x, inputs, at, attend, p, blk, shape_);
+  }
   return x.slice(0, static_cast<int64_t>(segment.context.size()));
 }
 

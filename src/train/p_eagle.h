@@ -31,7 +31,6 @@ class PEagle : public Trainee {
 
  private:
   torch::Tensor fused(const torch::Tensor& features) const;
-  torch::Tensor mask(const std::vector<CodRow>& rows) const;
 
   PEagleOptions options_;
   HyperParameters hparams_;
