@@ -364,18 +364,24 @@ void Engine::prune(Request& request, const std::vector<NodeId>& nodes, Fate fate
 }
 
 // When stages take equal times, the verdict on the root comes just after the first stage has fallen free, later by a
-// message. What enters then had better know it: of the nodes that would have entered, most may be dead, and after a
-// flush all are. If a verdict is due within a small part of a step, this is when.
-std::optional<double> Engine::verdict_due() const {
+// message, and so does the answer of a draft model that takes as long. What enters then had better know them: after a
+// verdict most of the nodes that would have entered may be dead, and an answer names likelier ones. If news is due
+// within a small part of a step, this is when.
+std::optional<double> Engine::news_due() const {
   const Lane& lane = target();
   const double step = lane.transit / static_cast<double>(lane.stages.size()), now = executor_->now();
+  std::optional<double> earliest;
+  const auto expect = [&](double due) {
+    if (due > now && due - now < kSoon * step && (!earliest || due < *earliest)) earliest = due;
+  };
   for (const Request* request : running_) {
     const Resident* root = request->speculation.target.find(request->speculation.tree.root().id);
     if (root == nullptr || !request->method->speculates()) continue;
-    const double due = lane.in_flight.at(root->batch).submitted + lane.transit + 0.005 * step;
-    if (due > now && due - now < kSoon * step) return due;
+    expect(lane.in_flight.at(root->batch).submitted + lane.transit + 0.005 * step);
   }
-  return std::nullopt;
+  for (const Lane& draft : std::span(lanes_).subspan(1))
+    if (const auto due = draft.due()) expect(*due + 0.005 * step);
+  return earliest;
 }
 
 // What enters one model may be what another was waiting for: a draft model goes on below a tree when that has entered.
@@ -389,17 +395,16 @@ bool Engine::feed_idle() {
   if (running_.empty()) return false;
   std::vector<Room> rooms;
   bool idle = false;
+  const double now = executor_->now();
+  const auto news = news_due();
   for (const Lane& lane : lanes_) {
     size_t promised = 0;  // cells that committed tokens and roots may still ask for
     for (const auto& [id, request] : requests_) promised += request.cells_to_come(lane.model);
-    rooms.push_back(lane.room(promised, executor_->now()));
+    rooms.push_back(lane.room(promised));
     // A draft model's own answer comes just after it has fallen free, and its next questions depend on it.
-    if (lane.model != kTarget && rooms.back().answer_in < kSoon * lane.transit) rooms.back().idle = false;
-    if (!rooms.back().idle) continue;
-    if (const auto due = verdict_due()) {
-      executor_->wake_at(*due);
-      rooms.back().idle = false;
-    }
+    const bool speaks = lane.model != kTarget && lane.due() && *lane.due() - now < kSoon * lane.transit;
+    if (rooms.back().idle && !speaks && news) executor_->wake_at(*news);
+    rooms.back().idle = rooms.back().idle && !speaks && !news;
     idle = idle || rooms.back().idle;
   }
   if (!idle) return false;

@@ -90,7 +90,7 @@ class Engine {
   void feed();
   bool feed_idle();
   void send(Lane& lane, const std::vector<Planned>& plan);
-  std::optional<double> verdict_due() const;
+  std::optional<double> news_due() const;
   Row make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId batch, std::vector<Draws>& draws);
   void resolve(const Resident& resident, Fate fate);
   Lane& target() { return lanes_.front(); }

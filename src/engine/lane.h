@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "base/pass_times.h"
@@ -40,13 +41,16 @@ struct Lane {
   int32_t first_stage_load = 0;  // batches submitted that it has not finished
   double transit = 0;            // what the last batch took from its submission to its outcome
 
-  Room room(size_t promised_cells, double now) const {
-    Room room{.idle = first_stage_load == 0,
-              .free_cells = cells.available(),
-              .spare_cells = cells.available() - std::min(cells.available(), promised_cells),
-              .times = &times};
-    if (!in_flight.empty()) room.answer_in = std::max(0.0, in_flight.begin()->second.submitted + transit - now);
-    return room;
+  Room room(size_t promised_cells) const {
+    return {.idle = first_stage_load == 0,
+            .free_cells = cells.available(),
+            .spare_cells = cells.available() - std::min(cells.available(), promised_cells),
+            .times = &times};
+  }
+  // When the oldest batch under way should come out.
+  std::optional<double> due() const {
+    if (in_flight.empty()) return std::nullopt;
+    return in_flight.begin()->second.submitted + transit;
   }
 };
 

@@ -19,9 +19,7 @@ Idle idle_for(const Request& request, std::span<const Room> rooms) {
       idle.instant |= 1u << i;
       continue;
     }
-    const Room& room = rooms[*draft + 1];
-    if (idle.draft == nullptr) idle.draft = room.times;
-    idle.answer_in = std::min(idle.answer_in, room.answer_in);
+    if (idle.draft == nullptr) idle.draft = rooms[*draft + 1].times;
   }
   return idle;
 }

@@ -1,7 +1,6 @@
 // Composes the next batches from what the methods of all requests propose.
 #pragma once
 
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -23,7 +22,6 @@ struct Room {
   size_t free_cells = 0;
   size_t spare_cells = 0;  // free ones that are not promised to committed tokens and roots
   const PassTimes* times = nullptr;
-  double answer_in = std::numeric_limits<double>::infinity();  // seconds until the next batch comes out
 };
 
 class Scheduler {

@@ -2,7 +2,6 @@
 // next.
 #pragma once
 
-#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,7 +32,6 @@ struct Idle {
   const PassTimes* target = nullptr;  // a stage's
   const PassTimes* draft = nullptr;   // of the first source that is a model
   double seconds_per_token = 1.0;     // of the answer so far
-  double answer_in = std::numeric_limits<double>::infinity();  // seconds until a source that is at work will answer
   bool source(size_t i = 0) const { return (sources >> i & 1) != 0; }
   bool answers_at_once(size_t i = 0) const { return (instant >> i & 1) != 0; }
 };

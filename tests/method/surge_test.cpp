@@ -140,25 +140,6 @@ TEST(Surge, ARowEntersIfItCanBeExpectedToSaveMoreTimeThanItTakes) {
   EXPECT_EQ(rows_that_enter(50.0), 6u);
 }
 
-// A free first stage, an answer under way: whichever loses less by coming later does.
-TEST(Surge, WaitsForALikelyAnswerThatIsDueSoon) {
-  PassTimes times;
-  times.saw(1, 1.0);
-  const auto enters = [&](double answer_in, float waiting) {
-    Scripted play("surge", {.width = 2, .draft_rows = 1});
-    play.speculation.drafts.resize(1);
-    play.answer({play.tree().root().id}, {{1, 0.9f}, {2, waiting}});
-    const auto entering = play.propose().enter;  // the root and 1
-    play.enter(entering);
-    play.speculation.drafts[0].enter(entering.back(), {});
-    return !play.propose({.first_stage = true, .target = &times, .answer_in = answer_in}).enter.empty();
-  };
-  EXPECT_FALSE(enters(0.5, 0.08f));  // .08 half a step later, or .9 half a step later
-  EXPECT_TRUE(enters(0.99, 0.08f));  // .9 would come no later than it does anyway
-  EXPECT_TRUE(enters(2.0, 0.08f));   // the stage is free again by then
-  EXPECT_FALSE(enters(0.5, 0.001f));
-}
-
 TEST(Surge, NothingGoesBeyondTheLastPosition) {
   Scripted play("surge", {.width = 8, .draft_rows = 8}, random_oracle(4), /*last_position=*/7);
   for (int i = 0; i < 6; ++i) play.step();
