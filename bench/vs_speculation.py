@@ -28,7 +28,7 @@ OURS = {
     "sd fused 3": ["--method", "sd", "--source", "ngram,draft", "--depth", "3"],
 }
 THEIRS = {
-    "none": ["--spec-type", "none"],
+    "plain": ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "60"],  # so long a match never comes
     "draft 2": ["--spec-type", "draft-simple", "--spec-draft-n-max", "2"],
     "draft 3": ["--spec-type", "draft-simple", "--spec-draft-n-max", "3"],
     "ngram-simple": ["--spec-type", "ngram-simple"],

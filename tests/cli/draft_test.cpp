@@ -132,7 +132,7 @@ TEST(Draft, ValuesOutOfRangeAreRefused) {
       {{"--tree", "16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16,16"}, {"--tree", "255"}},
       {{"--tree-nodes", "0"}, {"--tree-nodes", "1 to 255"}},
       {{"--tree-nodes", "256"}, {"--tree-nodes"}},
-      {{"--draft-rows", "0"}, {"--draft-rows", "1 to 256"}},
+      {{"--draft-rows", "-1"}, {"--draft-rows", "0 to 256"}},
       {{"--budget", "0"}, {"--budget", "1 to 128"}},
       {{"--budget", "129"}, {"--budget"}},
       {{"--lookahead", "-1"}, {"--lookahead", "0 to 64"}},
@@ -145,6 +145,9 @@ TEST(Draft, ValuesOutOfRangeAreRefused) {
     EXPECT_TRUE(fails(run_program(command), 2, words)) << testing::PrintToString(arguments);
   }
   EXPECT_TRUE(fails(run_program(with({"--data", ".", "--turns", "0"}, "bench")), 2, {"--turns", "1 or more"}));
+  Program::Arguments hierarchy = with({"hello"});
+  for (int i = 0; i < 9; ++i) hierarchy.insert(hierarchy.end(), {"--draft", "model.gguf"});
+  EXPECT_TRUE(fails(run_program(hierarchy), 2, {"--draft", "9 times", "8"}));
 }
 
 TEST(Draft, TheEndsOfTheRangesWork) {
