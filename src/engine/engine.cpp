@@ -402,9 +402,9 @@ bool Engine::feed_idle() {
     for (const auto& [id, request] : requests_) promised += request.cells_to_come(lane.model);
     rooms.push_back(lane.room(promised));
     // A draft model's own answer comes just after it has fallen free, and its next questions depend on it.
-    const bool speaks = lane.model != kTarget && lane.due() && *lane.due() - now < kSoon * lane.transit;
-    if (rooms.back().idle && !speaks && news) executor_->wake_at(*news);
-    rooms.back().idle = rooms.back().idle && !speaks && !news;
+    const bool answers = lane.model != kTarget && lane.due() && *lane.due() - now < kSoon * lane.transit;
+    if (rooms.back().idle && !answers && news) executor_->wake_at(*news);
+    rooms.back().idle = rooms.back().idle && !answers && !news;
     idle = idle || rooms.back().idle;
   }
   if (!idle) return false;

@@ -10,7 +10,7 @@ namespace {
 // Who can take work for this request.
 Idle idle_for(const Request& request, std::span<const Room> rooms) {
   Idle idle{.first_stage = rooms[0].idle && request.prompt_rows_left(kTarget) == 0,
-            .target = rooms[0].times,
+            .stage_times = rooms[0].times,
             .seconds_per_token = request.seconds_per_token()};
   for (size_t i = 0; i < request.sources.size(); ++i) {
     const auto draft = request.sources[i].draft;
@@ -19,7 +19,7 @@ Idle idle_for(const Request& request, std::span<const Room> rooms) {
       idle.instant |= 1u << i;
       continue;
     }
-    if (idle.draft == nullptr) idle.draft = rooms[*draft + 1].times;
+    if (idle.draft_times == nullptr) idle.draft_times = rooms[*draft + 1].times;
   }
   return idle;
 }

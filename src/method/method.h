@@ -27,11 +27,11 @@ struct Speculation {
 // Who can take work right now, and what is known of the time that work takes.
 struct Idle {
   bool first_stage = false;
-  uint32_t sources = 0;               // bit i: source i
-  uint32_t instant = 0;               // bit i: source i answers at once, so that it is best asked late
-  const PassTimes* target = nullptr;  // a stage's
-  const PassTimes* draft = nullptr;   // of the first source that is a model
-  double seconds_per_token = 1.0;     // of the answer so far
+  uint32_t sources = 0;                    // bit i: source i
+  uint32_t instant = 0;                    // bit i: source i answers at once, so that it is best asked late
+  const PassTimes* stage_times = nullptr;  // of the target
+  const PassTimes* draft_times = nullptr;  // of the first source that is a model
+  double seconds_per_token = 1.0;          // of the answer so far
   bool source(size_t i = 0) const { return (sources >> i & 1) != 0; }
   bool answers_at_once(size_t i = 0) const { return (instant >> i & 1) != 0; }
 };

@@ -27,7 +27,7 @@ Proposal Surge::propose(Speculation& speculation, const Idle& idle) {
   if (idle.first_stage) {
     const auto waits = [&](const TokenTree::Node& node) { return !speculation.target.entered(node.id); };
     proposal.enter = likeliest(tree, waits, static_cast<size_t>(rows_), kFloor, speculation.last_position);
-    keep_what_pays(tree, idle.target, idle.seconds_per_token, proposal.enter);
+    keep_what_pays(tree, idle.stage_times, idle.seconds_per_token, proposal.enter);
   }
   if (idle.answers_at_once()) {  // then only what is about to enter needs a guess, and not before all of it has one
     for (const NodeId node : proposal.enter)
@@ -36,7 +36,7 @@ Proposal Surge::propose(Speculation& speculation, const Idle& idle) {
   } else if (idle.source()) {
     const int32_t most = draft_rows_ > 0 ? draft_rows_ : kMostDraftRows;
     auto asks = likeliest(tree, undrafted, static_cast<size_t>(most), kFloor, speculation.last_position - 1);
-    if (draft_rows_ == 0) keep_what_pays(tree, idle.draft, idle.seconds_per_token, asks);
+    if (draft_rows_ == 0) keep_what_pays(tree, idle.draft_times, idle.seconds_per_token, asks);
     for (const NodeId node : asks) proposal.expand.push_back({node});
   }
   return proposal;

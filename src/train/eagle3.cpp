@@ -3,20 +3,13 @@
 #include <cmath>
 
 #include "train/fit.h"
+#include "train/states.h"
 
 namespace sluice {
 
 namespace {
 
 constexpr int64_t kEvaluatedDepths = 7;
-
-std::vector<int32_t> default_taps(int32_t n_layers) {
-  return {std::min(2, n_layers), n_layers / 2, std::max(1, n_layers - 3)};
-}
-
-std::string of_layer(int64_t layer, const char* tensor) {
-  return "blk." + std::to_string(layer) + "." + tensor + ".weight";
-}
 
 }  // namespace
 
@@ -28,7 +21,7 @@ Eagle3::Eagle3(const ModelFile& model, const TargetTensors& target, Eagle3Option
       shape_(layer_shape(hparams_)),
       output_(parameters_, shape_, target, std::move(vocabulary)),
       chains_(kEvaluatedDepths) {
-  if (options_.taps.empty()) options_.taps = default_taps(hparams_.n_layers);
+  if (options_.taps.empty()) options_.taps = feature_layers(hparams_.n_layers);
   shape_.rope_halves = false;  // as llama.cpp turns the rows of this architecture
   const int64_t d = shape_.d_model;
   embedding_ = to_tensor(target.floats("token_embd.weight"), {hparams_.n_vocab, d});
@@ -39,28 +32,30 @@ Eagle3::Eagle3(const ModelFile& model, const TargetTensors& target, Eagle3Option
     Parameters layer;
     add_random_layer(layer, 0, shape_);
     for (const char* half : {"attn_q", "attn_k", "attn_v"}) {
-      const auto rows = layer[of_layer(0, half)].size(0);
-      parameters_.add(of_layer(0, half), random_matrix(rows, 2 * d));
+      const auto rows = layer[layer_tensor(0, half)].size(0);
+      parameters_.add(layer_tensor(0, half), random_matrix(rows, 2 * d));
     }
     for (const char* same : {"attn_norm", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down"})
-      parameters_.add(of_layer(0, same), layer[of_layer(0, same)]);
+      parameters_.add(layer_tensor(0, same), layer[layer_tensor(0, same)]);
     parameters_.add("blk.0.attn_norm_2.weight", torch::ones({d}));
     return;
   }
   const int64_t last = hparams_.n_layers - 1;
   const auto matrix = [&](int64_t layer, const char* tensor) {
-    const auto values = target.floats(of_layer(layer, tensor));
+    const auto values = target.floats(layer_tensor(layer, tensor));
     return to_tensor(values, {static_cast<int64_t>(values.size()) / d, d});
   };
   for (const char* half : {"attn_q", "attn_k", "attn_v"})
-    parameters_.add(of_layer(0, half), torch::cat({matrix(0, half), matrix(last, half)}, 1));
+    parameters_.add(layer_tensor(0, half), torch::cat({matrix(0, half), matrix(last, half)}, 1));
   const auto heads_wide = shape_.n_heads * shape_.head_dim;
-  parameters_.add(of_layer(0, "attn_output"), to_tensor(target.floats(of_layer(last, "attn_output")), {d, heads_wide}));
-  for (const char* same : {"ffn_gate", "ffn_up"}) parameters_.add(of_layer(0, same), matrix(last, same));
-  parameters_.add(of_layer(0, "ffn_down"), to_tensor(target.floats(of_layer(last, "ffn_down")), {d, shape_.d_ff}));
-  parameters_.add(of_layer(0, "ffn_norm"), to_tensor(target.floats(of_layer(last, "ffn_norm")), {d}));
-  parameters_.add(of_layer(0, "attn_norm"), to_tensor(target.floats(of_layer(0, "attn_norm")), {d}));
-  parameters_.add("blk.0.attn_norm_2.weight", to_tensor(target.floats(of_layer(last, "attn_norm")), {d}));
+  parameters_.add(layer_tensor(0, "attn_output"),
+                  to_tensor(target.floats(layer_tensor(last, "attn_output")), {d, heads_wide}));
+  for (const char* same : {"ffn_gate", "ffn_up"}) parameters_.add(layer_tensor(0, same), matrix(last, same));
+  parameters_.add(layer_tensor(0, "ffn_down"),
+                  to_tensor(target.floats(layer_tensor(last, "ffn_down")), {d, shape_.d_ff}));
+  parameters_.add(layer_tensor(0, "ffn_norm"), to_tensor(target.floats(layer_tensor(last, "ffn_norm")), {d}));
+  parameters_.add(layer_tensor(0, "attn_norm"), to_tensor(target.floats(layer_tensor(0, "attn_norm")), {d}));
+  parameters_.add("blk.0.attn_norm_2.weight", to_tensor(target.floats(layer_tensor(last, "attn_norm")), {d}));
 }
 
 std::vector<int32_t> Eagle3::taps() const {
@@ -71,12 +66,7 @@ std::vector<int32_t> Eagle3::taps() const {
 }
 
 torch::Tensor Eagle3::features(const Captured& example) const {
-  std::vector<torch::Tensor> parts;
-  for (const int32_t layer : options_.taps) {
-    const auto values = example.layer(layer);
-    parts.push_back(to_tensor(values, {static_cast<int64_t>(values.size()) / shape_.d_model, shape_.d_model}));
-  }
-  return torch::cat(parts, -1);
+  return features_of(example, options_.taps, shape_.d_model);
 }
 
 torch::Tensor Eagle3::fused(const torch::Tensor& features) const {
@@ -142,20 +132,11 @@ std::vector<Eagle3::Step> Eagle3::unroll(const torch::Tensor& features, const st
   return made;
 }
 
-namespace {
-
-torch::Tensor last_states(const Captured& example, int64_t d) {
-  const auto values = example.layer(example.layers.back());
-  return to_tensor(values, {static_cast<int64_t>(values.size()) / d, d});
-}
-
-}  // namespace
-
 LossFigures Eagle3::accumulate(const Captured& example, uint64_t, double weight) {
   const auto features = this->features(example);
   const int64_t n = features.size(0), first = std::max<int64_t>(0, example.example->n_prompt - 2);
   if (n - 1 <= first) return {};
-  const auto p = output_.target_probabilities(last_states(example, shape_.d_model));
+  const auto p = output_.target_probabilities(last_states_of(example, shape_.d_model));
   const auto steps = unroll(features, example.example->tokens, first, options_.unroll);
   auto sum = torch::zeros({});
   double factor = 1, factors = 0;
@@ -180,8 +161,7 @@ void Eagle3::begin(const std::function<Captured(size_t)>& example, size_t n) {
   std::vector<std::pair<torch::Tensor, torch::Tensor>> data;
   for (size_t i = 0; i < std::min<size_t>(n, 32); ++i) {
     const Captured captured = example(i);
-    const auto x = features(captured);
-    data.emplace_back(x, to_tensor(captured.layer(hparams_.n_layers - 1), {x.size(0), shape_.d_model}));
+    data.emplace_back(features(captured), states_of(captured, hparams_.n_layers - 1, shape_.d_model));
   }
   fit_features(data, shape_, parameters_["enc.output_norm.weight"], parameters_["fc.weight"]);
 }
@@ -192,13 +172,10 @@ void Eagle3::evaluate(const Captured& example) {
   const int64_t n = features.size(0), first = std::max<int64_t>(0, example.example->n_prompt - 2);
   if (n - 1 <= first) return;
   const auto& tokens = example.example->tokens;
-  const auto hidden = last_states(example, shape_.d_model);
+  const auto hidden = last_states_of(example, shape_.d_model);
   const auto steps = unroll(features, tokens, first, kEvaluatedDepths);
   const auto logits = steps.front().logits();
-  const auto last = hidden.slice(0, first + 1, first + 1 + logits.size(0));
-  divergence_ += output_.divergence(logits, output_.target_probabilities(last)).item<double>();
-  for (const double o : output_.overlaps(logits, output_.target_logits(last), 50)) overlap_ += o;
-  positions_ += logits.size(0);
+  closeness_.add(output_, logits, hidden.slice(0, first + 1, first + 1 + logits.size(0)));
   if (example.example->temperature > 0) return;
   std::vector<std::vector<bool>> right;
   for (size_t j = 0; j < steps.size(); ++j) {
@@ -214,10 +191,7 @@ void Eagle3::evaluate(const Captured& example) {
 
 nlohmann::json Eagle3::summary() {
   auto summary = chains_.summary();
-  const auto n = static_cast<double>(std::max<int64_t>(1, positions_));
-  summary["kl"] = std::exchange(divergence_, 0.0) / n;
-  summary["overlap"] = std::exchange(overlap_, 0.0) / n;
-  positions_ = 0;
+  closeness_.report(summary);
   return summary;
 }
 

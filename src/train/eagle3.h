@@ -2,6 +2,7 @@
 #pragma once
 
 #include "train/chain_evaluation.h"
+#include "train/closeness.h"
 #include "train/options.h"
 #include "train/output.h"
 #include "train/trainee.h"
@@ -43,8 +44,7 @@ class Eagle3 : public Trainee {
   Parameters parameters_;
   Output output_;
   ChainEvaluation chains_;
-  double divergence_ = 0, overlap_ = 0;
-  int64_t positions_ = 0;
+  Closeness closeness_;
 };
 
 }  // namespace sluice

@@ -108,22 +108,23 @@ std::vector<int64_t> shape_of(const std::string& tensor, const LayerShape& s) {
   return {s.d_ff, s.d_model};
 }
 
-std::string name_of(int64_t i, const std::string& tensor) {
-  return "blk." + std::to_string(i) + "." + tensor + ".weight";
-}
-
 }  // namespace
+
+std::string layer_tensor(int64_t layer, const std::string& tensor) {
+  return "blk." + std::to_string(layer) + "." + tensor + ".weight";
+}
 
 void add_layer(Parameters& parameters, int64_t i, const LayerShape& shape, const TargetTensors& target, int64_t layer) {
   for (const char* tensor : kLayerTensors)
-    parameters.add(name_of(i, tensor), to_tensor(target.floats(name_of(layer, tensor)), shape_of(tensor, shape)));
+    parameters.add(layer_tensor(i, tensor),
+                   to_tensor(target.floats(layer_tensor(layer, tensor)), shape_of(tensor, shape)));
 }
 
 void add_random_layer(Parameters& parameters, int64_t i, const LayerShape& shape) {
   for (const std::string tensor : kLayerTensors) {
     const auto sizes = shape_of(tensor, shape);
     const bool ends_branch = tensor == "attn_output" || tensor == "ffn_down";
-    parameters.add(name_of(i, tensor),
+    parameters.add(layer_tensor(i, tensor),
                    sizes.size() == 1 ? torch::ones(sizes) : random_matrix(sizes[0], sizes[1], ends_branch ? 0.3 : 1.0));
   }
 }

@@ -53,6 +53,9 @@ torch::Tensor decoder_layer(const torch::Tensor& x, const torch::Tensor& inputs,
                             const Attend& attend, const Parameters& parameters, const std::string& blk,
                             const LayerShape& shape);
 
+// The name of a layer's tensor in files: "blk.3.attn_q.weight".
+std::string layer_tensor(int64_t layer, const std::string& tensor);
+
 // Adds blk.i.* with the values of the target's layer, or drawn from N(0, 1/n_in) (residual branches smaller).
 void add_layer(Parameters& parameters, int64_t i, const LayerShape& shape, const TargetTensors& target, int64_t layer);
 void add_random_layer(Parameters& parameters, int64_t i, const LayerShape& shape);

@@ -1,14 +1,11 @@
 #include "train/p_eagle.h"
 
 #include "train/fit.h"
+#include "train/states.h"
 
 namespace sluice {
 
 namespace {
-
-std::string of_layer(int64_t layer, const char* tensor) {
-  return "blk." + std::to_string(layer) + "." + tensor + ".weight";
-}
 
 // Longer sequences would need a mask of more than 64 MB.
 constexpr int64_t kMostMaskRows = 8192;
@@ -22,8 +19,7 @@ PEagle::PEagle(const HyperParameters& hparams, const TargetTensors& target, PEag
       shape_(layer_shape(hparams)),
       output_(parameters_, shape_, target, std::move(vocabulary)),
       chains_(static_cast<size_t>(options_.evaluate_depths)) {
-  if (options_.taps.empty())
-    options_.taps = {std::min(2, hparams.n_layers), hparams.n_layers / 2, std::max(1, hparams.n_layers - 3)};
+  if (options_.taps.empty()) options_.taps = feature_layers(hparams.n_layers);
   const int64_t d = shape_.d_model;
   const auto embedding = to_tensor(target.floats("token_embd.weight"), {hparams.n_vocab, d});
   if (options_.train_embedding)
@@ -44,8 +40,9 @@ PEagle::PEagle(const HyperParameters& hparams, const TargetTensors& target, PEag
     for (const auto& entry : layer.all()) {
       // The first layer's queries, keys and values come from embedding and hidden state side by side; on the embedding
       // they begin as the target's first layer's.
-      const bool doubled = i == 0 && (entry.name == of_layer(0, "attn_q") || entry.name == of_layer(0, "attn_k") ||
-                                      entry.name == of_layer(0, "attn_v"));
+      const bool doubled =
+          i == 0 && (entry.name == layer_tensor(0, "attn_q") || entry.name == layer_tensor(0, "attn_k") ||
+                     entry.name == layer_tensor(0, "attn_v"));
       if (!doubled) {
         parameters_.add(entry.name, entry.values);
         continue;
@@ -67,12 +64,7 @@ std::vector<int32_t> PEagle::taps() const {
 }
 
 torch::Tensor PEagle::features(const Captured& example) const {
-  std::vector<torch::Tensor> parts;
-  for (const int32_t layer : options_.taps) {
-    const auto values = example.layer(layer);
-    parts.push_back(to_tensor(values, {static_cast<int64_t>(values.size()) / shape_.d_model, shape_.d_model}));
-  }
-  return torch::cat(parts, -1);
+  return features_of(example, options_.taps, shape_.d_model);
 }
 
 torch::Tensor PEagle::fused(const torch::Tensor& features) const {
@@ -133,11 +125,6 @@ torch::Tensor PEagle::forward(const torch::Tensor& features, const std::vector<T
 
 namespace {
 
-torch::Tensor last_states(const Captured& example, int64_t d) {
-  const auto values = example.layer(example.layers.back());
-  return to_tensor(values, {static_cast<int64_t>(values.size()) / d, d});
-}
-
 // Of each row the position whose target distribution it is compared with.
 torch::Tensor goals(const std::vector<CodRow>& rows) {
   std::vector<int64_t> positions;
@@ -154,7 +141,7 @@ LossFigures PEagle::accumulate(const Captured& example, uint64_t draw, double we
   const auto kept = sample_cod(first, last, options_.groups, options_.retention, draw);
   int64_t rows = 0;
   for (const auto& positions : kept) rows += static_cast<int64_t>(positions.size());
-  const auto p = output_.target_probabilities(last_states(example, shape_.d_model));
+  const auto p = output_.target_probabilities(last_states_of(example, shape_.d_model));
   const double share = static_cast<double>(last - first) / static_cast<double>(rows);  // a mean over the rows
   LossFigures figures{.count = last - first};
   for (const Segment& segment : partition(kept, options_.segments)) {
@@ -173,9 +160,8 @@ void PEagle::begin(const std::function<Captured(size_t)>& example, size_t n) {
   std::vector<std::pair<torch::Tensor, torch::Tensor>> data;
   for (size_t i = 0; i < std::min<size_t>(n, 32); ++i) {
     const Captured captured = example(i);
-    const auto goal = captured.layer(hparams_.n_layers - static_cast<int32_t>(options_.layers));
-    data.emplace_back(features(captured),
-                      to_tensor(goal, {static_cast<int64_t>(goal.size()) / shape_.d_model, shape_.d_model}));
+    const auto goal = hparams_.n_layers - static_cast<int32_t>(options_.layers);
+    data.emplace_back(features(captured), states_of(captured, goal, shape_.d_model));
   }
   fit_features(data, shape_, parameters_["feature_norm.weight"], parameters_["fc.weight"]);
 }
@@ -192,11 +178,9 @@ void PEagle::evaluate(const Captured& example) {
   const Segment whole = partition(kept, 1).front();
   std::vector<CodRow> rows = whole.own;
   const auto logits = output_.logits(forward(features, tokens, whole));
-  const auto hidden = last_states(example, shape_.d_model).slice(0, first + 1, last + 1);
+  const auto hidden = last_states_of(example, shape_.d_model).slice(0, first + 1, last + 1);
   const auto next = logits.slice(0, 0, last - first);  // depth 0 comes first
-  divergence_ += output_.divergence(next, output_.target_probabilities(hidden)).item<double>();
-  for (const double o : output_.overlaps(next, output_.target_logits(hidden), 50)) overlap_ += o;
-  positions_ += last - first;
+  closeness_.add(output_, next, hidden);
   if (!greedy) return;
   const auto guesses = output_.guesses(logits);
   std::vector<std::vector<bool>> right(static_cast<size_t>(depths));
@@ -208,10 +192,7 @@ void PEagle::evaluate(const Captured& example) {
 
 nlohmann::json PEagle::summary() {
   auto summary = chains_.summary();
-  const auto n = static_cast<double>(std::max<int64_t>(1, positions_));
-  summary["kl"] = std::exchange(divergence_, 0.0) / n;
-  summary["overlap"] = std::exchange(overlap_, 0.0) / n;
-  positions_ = 0;
+  closeness_.report(summary);
   return summary;
 }
 

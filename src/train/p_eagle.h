@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "train/chain_evaluation.h"
+#include "train/closeness.h"
 #include "train/cod.h"
 #include "train/options.h"
 #include "train/output.h"
@@ -40,8 +41,7 @@ class PEagle : public Trainee {
   Output output_;
   std::optional<AmortisedMask> amortised_;
   ChainEvaluation chains_;
-  double divergence_ = 0, overlap_ = 0;
-  int64_t positions_ = 0;
+  Closeness closeness_;
 };
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
 #include "train/shallow.h"
 
 #include "train/spd.h"
+#include "train/states.h"
 
 namespace sluice {
 
@@ -25,11 +26,6 @@ Shallow::Shallow(const HyperParameters& hparams, const TargetTensors& target, Sh
   }
 }
 
-torch::Tensor Shallow::states(const Captured& example, int32_t layer) const {
-  const auto values = example.layer(layer);
-  return to_tensor(values, {static_cast<int64_t>(values.size()) / shape_.d_model, shape_.d_model});
-}
-
 torch::Tensor Shallow::forward(const torch::Tensor& states, int64_t first) const {
   const auto positions = torch::arange(states.size(0), torch::kLong);
   const auto causal = mask_of(positions.unsqueeze(0) <= positions.unsqueeze(1));
@@ -40,10 +36,10 @@ torch::Tensor Shallow::forward(const torch::Tensor& states, int64_t first) const
 }
 
 LossFigures Shallow::accumulate(const Captured& example, uint64_t, double weight) {
-  const auto input = states(example, options_.input);
+  const auto input = states_of(example, options_.input, shape_.d_model);
   const int64_t first = example.example->n_prompt - 1, last = input.size(0) - 1;
   if (last <= first) return {};
-  const auto goal = output_.target_probabilities(states(example, n_layers_).slice(0, first, last));
+  const auto goal = output_.target_probabilities(states_of(example, n_layers_, shape_.d_model).slice(0, first, last));
   const auto sum = output_.divergence(forward(input.slice(0, 0, last), first), goal);
   (sum * weight).backward();
   return {sum.item<double>(), last - first};
@@ -51,14 +47,12 @@ LossFigures Shallow::accumulate(const Captured& example, uint64_t, double weight
 
 void Shallow::evaluate(const Captured& example) {
   const torch::NoGradGuard frozen;
-  const auto input = states(example, options_.input);
+  const auto input = states_of(example, options_.input, shape_.d_model);
   const int64_t first = example.example->n_prompt - 1, last = input.size(0) - 1;
   if (last <= first) return;
-  const auto hidden = states(example, n_layers_).slice(0, first, last);
+  const auto hidden = states_of(example, n_layers_, shape_.d_model).slice(0, first, last);
   const auto logits = forward(input.slice(0, 0, last), first);
-  divergence_ += output_.divergence(logits, output_.target_probabilities(hidden)).item<double>();
-  for (const double o : output_.overlaps(logits, output_.target_logits(hidden), 50)) overlap_ += o;
-  positions_ += last - first;
+  closeness_.add(output_, logits, hidden);
   if (example.example->temperature > 0) return;
   const auto guesses = output_.guesses(logits);
   std::vector<bool> right;
@@ -74,7 +68,6 @@ void Shallow::evaluate(const Captured& example) {
 }
 
 nlohmann::json Shallow::summary() {
-  const auto n = static_cast<double>(std::max<int64_t>(1, positions_));
   nlohmann::json summary = chains_.summary();
   if (!options_.draft) {
     const double length =
@@ -85,9 +78,8 @@ nlohmann::json Shallow::summary() {
                // SPD section 4.2: the exit runs after the stage.
                {"speed_up", length * layers / (own * options_.stages + layers)}};
   }
-  summary["kl"] = std::exchange(divergence_, 0.0) / n;
-  summary["overlap"] = std::exchange(overlap_, 0.0) / n;
-  positions_ = greedy_ = greedy_steps_ = 0;
+  closeness_.report(summary);
+  greedy_ = greedy_steps_ = 0;
   return summary;
 }
 

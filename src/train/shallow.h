@@ -6,6 +6,7 @@
 #pragma once
 
 #include "train/chain_evaluation.h"
+#include "train/closeness.h"
 #include "train/options.h"
 #include "train/output.h"
 #include "train/trainee.h"
@@ -28,16 +29,14 @@ class Shallow : public Trainee {
   torch::Tensor forward(const torch::Tensor& states, int64_t first) const;
 
  private:
-  torch::Tensor states(const Captured& example, int32_t layer) const;
-
   ShallowOptions options_;
   int32_t n_layers_;
   LayerShape shape_;
   Parameters parameters_;
   Output output_;
   ChainEvaluation chains_;
-  double divergence_ = 0, overlap_ = 0;
-  int64_t positions_ = 0, greedy_ = 0, greedy_steps_ = 0;
+  Closeness closeness_;
+  int64_t greedy_ = 0, greedy_steps_ = 0;
 };
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "train/fit.h"
+#include "train/states.h"
 
 namespace sluice {
 
@@ -61,9 +62,7 @@ std::vector<int32_t> Spd::taps() const {
 Spd::States Spd::states(const Captured& example) const {
   States states;
   for (const int32_t layer : example.layers) {
-    const auto values = example.layer(layer);
-    const int64_t rows = static_cast<int64_t>(values.size()) / shape_.d_model;
-    const auto state = to_tensor(values, {rows, shape_.d_model});
+    const auto state = states_of(example, layer, shape_.d_model);
     states[layer] = options_.feature_norm ? rms_norm(state, shape_.epsilon) : state;
   }
   return states;
@@ -182,19 +181,14 @@ std::pair<int64_t, int64_t> trained_positions(const Captured& example, int64_t d
   return {example.example->n_prompt - 1, n - 1};
 }
 
-torch::Tensor last_states(const Captured& example, int64_t d, int64_t first, int64_t last) {
-  const auto values = example.layer(example.layers.back());
-  return to_tensor(values, {static_cast<int64_t>(values.size()) / d, d}).slice(0, first, last);
-}
-
 }  // namespace
 
 LossFigures Spd::accumulate(const Captured& example, uint64_t draw, double weight) {
   const auto [first, last] = trained_positions(example, shape_.d_model);
   if (last <= first) return {};
   const auto logits = forward(states(example), first, last, active(draw));
-  const auto sum =
-      output_.divergence(logits, output_.target_probabilities(last_states(example, shape_.d_model, first, last)));
+  const auto sum = output_.divergence(
+      logits, output_.target_probabilities(last_states_of(example, shape_.d_model).slice(0, first, last)));
   (sum * weight).backward();
   return {sum.item<double>(), last - first};
 }
@@ -209,10 +203,10 @@ void Spd::begin(const std::function<Captured(size_t)>& example, size_t n) {
   for (size_t i = 0; i < std::min<size_t>(n, 48); ++i) {
     const Captured captured = example(i);
     const auto states = this->states(captured);
-    const auto values = captured.layer(options_.cuts.back() - options_.layers);
-    const int64_t tokens = static_cast<int64_t>(values.size()) / shape_.d_model;
+    const auto taken = states_of(captured, options_.cuts.back() - options_.layers, shape_.d_model);
+    const int64_t tokens = taken.size(0);
     if (tokens <= kFitSkips) continue;
-    const auto goal = to_tensor(values, {tokens, shape_.d_model}).slice(0, kFitSkips);
+    const auto goal = taken.slice(0, kFitSkips);
     scale += goal.pow(2).mean(-1).sqrt().sum().item<double>();
     rows += static_cast<double>(goal.size(0));
     for (int64_t k = newest_depth(); k <= n_; ++k)
@@ -226,7 +220,7 @@ void Spd::evaluate(const Captured& example) {
   const auto [first, last] = trained_positions(example, shape_.d_model);
   if (last <= first) return;
   const auto states = this->states(example);
-  const auto last_hidden = last_states(example, shape_.d_model, first, last);
+  const auto last_hidden = last_states_of(example, shape_.d_model).slice(0, first, last);
   const auto& tokens = example.example->tokens;
   std::vector<std::vector<bool>> right;
   for (int64_t a = 1; a <= most_active(); ++a) {
@@ -242,9 +236,7 @@ void Spd::evaluate(const Captured& example) {
       }
     }
     if (a < most_active()) continue;
-    evaluation_.divergence += output_.divergence(logits, output_.target_probabilities(last_hidden)).item<double>();
-    for (const double o : output_.overlaps(logits, output_.target_logits(last_hidden), 50)) evaluation_.overlap += o;
-    evaluation_.positions += last - first;
+    evaluation_.closeness.add(output_, logits, last_hidden);
   }
   if (right.empty()) return;
   while (static_cast<int64_t>(right.size()) < n_) right.push_back(right.back());  // output timing
@@ -253,16 +245,17 @@ void Spd::evaluate(const Captured& example) {
 }
 
 nlohmann::json Spd::summary() {
-  const Evaluation e = std::exchange(evaluation_, {});
+  Evaluation e = std::exchange(evaluation_, {});
   evaluation_.right.resize(e.right.size());
   const auto share = [](double a, double b) { return b > 0 ? a / b : 0.0; };
   std::vector<double> top1;
   for (const int64_t r : e.right) top1.push_back(share(static_cast<double>(r), static_cast<double>(e.greedy)));
-  return {{"kl", share(e.divergence, static_cast<double>(e.positions))},
-          {"overlap", share(e.overlap, static_cast<double>(e.positions))},
-          {"top1_by_tokens_in_flight", top1},
-          // SPD eq. (4)
-          {"speed_up", share(static_cast<double>(n_ * e.greedy), static_cast<double>(e.greedy_steps))}};
+  nlohmann::json summary = {
+      {"top1_by_tokens_in_flight", top1},
+      // SPD eq. (4)
+      {"speed_up", share(static_cast<double>(n_ * e.greedy), static_cast<double>(e.greedy_steps))}};
+  e.closeness.report(summary);
+  return summary;
 }
 
 Status Spd::write(GgufWriter& file, ggml_type type) const {

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "train/closeness.h"
 #include "train/options.h"
 #include "train/output.h"
 #include "train/trainee.h"
@@ -57,8 +58,7 @@ class Spd : public Trainee {
   struct Evaluation {
     std::vector<int64_t> right;  // by active - 1
     int64_t greedy = 0, greedy_steps = 0;
-    double overlap = 0, divergence = 0;
-    int64_t positions = 0;
+    Closeness closeness;
   } evaluation_;
 };
 

@@ -1,6 +1,7 @@
 #include "train/train.h"
 
 #include <filesystem>
+#include <memory>
 
 #include "model/fingerprint.h"
 #include "train/draft_vocabulary.h"
@@ -46,57 +47,50 @@ std::vector<Token> draft_vocabulary(const ModelFile& model, const Corpus& corpus
 
 ggml_type type_of(const TrainOptions& options) { return options.type == "q8_0" ? GGML_TYPE_Q8_0 : GGML_TYPE_F16; }
 
-// Trains and exports.
-Result<TrainFigures> run(Trainee& trainee, const ModelFile& model, const Corpus& corpus, const TrainOptions& options,
-                         const TrainHooks& hooks) {
-  SLUICE_TRY(auto figures, train(trainee, model, corpus, options, hooks));
-  SLUICE_TRY(auto file, head_file(model));
-  SLUICE_TRY_STATUS(trainee.write(file, type_of(options)));
-  SLUICE_TRY_STATUS(file.write((std::filesystem::path(options.out) / "head.gguf").string()));
-  return figures;
-}
-
-void prepare(const TrainOptions& options) {
+// Makes the head from the target's tensors and a draft vocabulary, trains it and exports it.
+template <typename Make>
+Result<TrainFigures> run(const ModelFile& model, const TrainOptions& options, const TrainHooks& hooks,
+                         const Make& make) {
   if (options.threads > 0) torch::set_num_threads(options.threads);
   torch::manual_seed(options.seed);
+  SLUICE_TRY(const auto corpus, Corpus::open(options.corpus));
+  SLUICE_TRY(const auto target, TargetTensors::open(model));
+  auto trainee = make(target, draft_vocabulary(model, corpus, options));
+  SLUICE_TRY(auto figures, train(*trainee, model, corpus, options, hooks));
+  SLUICE_TRY(auto file, head_file(model));
+  SLUICE_TRY_STATUS(trainee->write(file, type_of(options)));
+  SLUICE_TRY_STATUS(file.write((std::filesystem::path(options.out) / "head.gguf").string()));
+  return figures;
 }
 
 }  // namespace
 
 Result<TrainFigures> train_spd(const ModelFile& model, const SpdOptions& head, const TrainOptions& options,
                                const TrainHooks& hooks) {
-  prepare(options);
-  SLUICE_TRY(const auto corpus, Corpus::open(options.corpus));
-  SLUICE_TRY(const auto target, TargetTensors::open(model));
-  Spd spd(model.hparams(), target, head, draft_vocabulary(model, corpus, options));
-  return run(spd, model, corpus, options, hooks);
+  return run(model, options, hooks, [&](const TargetTensors& target, std::vector<Token> vocabulary) {
+    return std::make_unique<Spd>(model.hparams(), target, head, std::move(vocabulary));
+  });
 }
 
 Result<TrainFigures> train_eagle3(const ModelFile& model, const Eagle3Options& head, const TrainOptions& options,
                                   const TrainHooks& hooks) {
-  prepare(options);
-  SLUICE_TRY(const auto corpus, Corpus::open(options.corpus));
-  SLUICE_TRY(const auto target, TargetTensors::open(model));
-  Eagle3 eagle(model, target, head, draft_vocabulary(model, corpus, options));
-  return run(eagle, model, corpus, options, hooks);
+  return run(model, options, hooks, [&](const TargetTensors& target, std::vector<Token> vocabulary) {
+    return std::make_unique<Eagle3>(model, target, head, std::move(vocabulary));
+  });
 }
 
 Result<TrainFigures> train_shallow(const ModelFile& model, const ShallowOptions& head, const TrainOptions& options,
                                    const TrainHooks& hooks) {
-  prepare(options);
-  SLUICE_TRY(const auto corpus, Corpus::open(options.corpus));
-  SLUICE_TRY(const auto target, TargetTensors::open(model));
-  Shallow shallow(model.hparams(), target, head, draft_vocabulary(model, corpus, options));
-  return run(shallow, model, corpus, options, hooks);
+  return run(model, options, hooks, [&](const TargetTensors& target, std::vector<Token> vocabulary) {
+    return std::make_unique<Shallow>(model.hparams(), target, head, std::move(vocabulary));
+  });
 }
 
 Result<TrainFigures> train_p_eagle(const ModelFile& model, const PEagleOptions& head, const TrainOptions& options,
                                    const TrainHooks& hooks) {
-  prepare(options);
-  SLUICE_TRY(const auto corpus, Corpus::open(options.corpus));
-  SLUICE_TRY(const auto target, TargetTensors::open(model));
-  PEagle p_eagle(model.hparams(), target, head, draft_vocabulary(model, corpus, options), options.max_tokens);
-  return run(p_eagle, model, corpus, options, hooks);
+  return run(model, options, hooks, [&](const TargetTensors& target, std::vector<Token> vocabulary) {
+    return std::make_unique<PEagle>(model.hparams(), target, head, std::move(vocabulary), options.max_tokens);
+  });
 }
 
 }  // namespace sluice

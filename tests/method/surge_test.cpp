@@ -133,7 +133,8 @@ TEST(Surge, ARowEntersIfItCanBeExpectedToSaveMoreTimeThanItTakes) {
   const auto rows_that_enter = [&](double seconds_per_token) {
     Scripted play("surge", {.width = 6, .draft_rows = 1}, oracle);
     play.answer({play.tree().root().id});
-    return play.propose({.first_stage = true, .target = &times, .seconds_per_token = seconds_per_token}).enter.size();
+    return play.propose({.first_stage = true, .stage_times = &times, .seconds_per_token = seconds_per_token})
+        .enter.size();
   };
   EXPECT_EQ(rows_that_enter(1.0), 4u);  // the root, .3, .25, .2; a fifth row costs .5 and may save .1
   EXPECT_EQ(rows_that_enter(5.5), 5u);  // now .55
