@@ -1,0 +1,78 @@
+// A trained head's file: what it is, which target it belongs to, and its weights (docs/formats.md, "Heads").
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "model/model_file.h"
+
+namespace sluice {
+
+enum class HeadKind : uint8_t { kSpd, kEagle3, kPEagle, kExit, kDraft };
+const char* name(HeadKind kind);  // "spd", "eagle3", "p-eagle", "exit", "draft"
+
+struct HeadParameters {
+  HeadKind kind = HeadKind::kSpd;
+  // Of the head's own layers; n_vocab, d_model and context_length are the target's, n_layers may be 0 (exit).
+  HyperParameters hparams;
+  // The target's token of each row of logits, ascending; empty: row i is token i.
+  std::vector<Token> vocabulary;
+  // The layers of the target whose states the head reads (l: after layer l, 0: the token embedding). spd: by depth 0 …
+  // n; eagle3, p-eagle: one list of three; exit: one list of one; draft: none.
+  std::vector<std::vector<int32_t>> taps;
+
+  std::vector<int32_t> cuts;  // spd: the first layers of its n stages, then the number of layers
+  bool full_attention = false, output_timing = false, feature_norm = false;  // spd
+  bool norm_before_residual = false;                                         // eagle3
+  int32_t groups = 0;                                                        // p-eagle: K_train
+
+  int32_t stages() const { return static_cast<int32_t>(cuts.size()) - 1; }  // spd: n
+  // Rows of logits.
+  int32_t n_guessable() const {
+    return vocabulary.empty() ? hparams.n_vocab : static_cast<int32_t>(vocabulary.size());
+  }
+};
+
+// Mapped while this lives. Tensors that the head doesn't have are empty; the target's stand where it borrows.
+struct HeadWeights {
+  // In eagle3 and p-eagle the first layer's q, k and v have 2 d_model columns: the normed embedding, then the normed
+  // hidden state; its attention_norm is of the embedding.
+  std::vector<LayerWeights> layers;
+  Tensor hidden_norm;   // [d_model] eagle3, p-eagle: of the hidden state
+  Tensor feature_norm;  // [3 d_model] eagle3, p-eagle: of the concatenated states, if they are normed before `fc`
+  std::vector<Tensor> fc;  // spd: by depth 0 … n, [d_model, taps x d_model] (shared: the same one several times; with
+                           // output timing the first is empty); eagle3, p-eagle: one, [d_model, 3 d_model]
+  Tensor mask_hidden, mask_embedding;  // p-eagle: [groups or 1, d_model] and [d_model]
+  Tensor token_embedding;              // [n_vocab, d_model]; not of an exit
+  Tensor output_norm, output;          // [d_model], [n_guessable(), d_model]
+  std::vector<StageWeights> mappings;  // what holds them
+};
+
+class HeadFile {
+ public:
+  // Checks everything as ModelFile::open does, and that the head belongs to `target`: its fingerprint, or of an eagle3
+  // head that has none its sizes. `target` must outlive this. Errors (kInput) name the file and what is wrong: a head
+  // of another model says of which.
+  static Result<HeadFile> open(const std::string& path, const ModelFile& target);
+
+  // Whether the file says that it is a head (architecture `sluice-head` or `eagle3`), so that a command can say what
+  // it is good for. False as well for what is no GGUF file.
+  static bool is_head(const std::string& path);
+
+  HeadFile(HeadFile&&) noexcept;
+  HeadFile& operator=(HeadFile&&) noexcept;
+  ~HeadFile();
+
+  const std::string& path() const;
+  const HeadParameters& parameters() const;
+  Result<HeadWeights> map() const;
+
+ private:
+  struct Contents;
+  explicit HeadFile(std::unique_ptr<Contents> contents);
+  std::unique_ptr<Contents> contents_;
+};
+
+}  // namespace sluice
