@@ -18,9 +18,10 @@ struct ModelFamily {
   bool rope_factors;            // may carry rope_freqs.weight
   bool head_dim_divides_model;  // n_heads * head_dim == d_model
   bool qkv_bias_required;
-  bool inner_biases;  // may carry biases behind the attention and in the feed-forward network
-  bool output_bias;   // may carry a bias on the logits
-  bool qk_norm;       // queries and keys are normalised head by head
+  bool inner_biases;            // may carry biases behind the attention and in the feed-forward network
+  bool output_bias;             // may carry a bias on the logits
+  bool qk_norm;                 // queries and keys are normalised head by head
+  bool values_as_keys = false;  // where the size of a value is not said, it is that of a key, not d_model / heads
 
   LayerKind layer_kind(int32_t /*layer*/) const { return LayerKind::kAppends; }
 };

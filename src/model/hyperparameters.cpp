@@ -6,83 +6,9 @@ namespace sluice {
 
 namespace {
 
-// No dimension of a model comes near this; products of two stay far inside 64 bits.
-constexpr uint32_t kMaxDimension = 1u << 24;
-constexpr uint32_t kMaxLayers = 512;  // libllama's
 constexpr uint32_t kMaxHeadDim = 1024;
 
-// The keys "<architecture>.<name>" of one file.
-class Keys {
- public:
-  Keys(const gguf::Header& header, std::string architecture)
-      : header_(header), architecture_(std::move(architecture)) {}
-
-  std::string full(const std::string& name) const { return architecture_ + "." + name; }
-
-  tl::unexpected<Error> wrong(const std::string& name, const std::string& why) const {
-    return input_error("metadata key '" + full(name) + "' " + why);
-  }
-
-  // A count in [1, limit].
-  Result<int32_t> count(const std::string& name, uint32_t limit, std::optional<int32_t> otherwise = {}) const {
-    SLUICE_TRY(const auto value, header_.optional_u32(full(name)));
-    if (!value && otherwise) return *otherwise;
-    if (!value) return wrong(name, "is missing");
-    return in_range(name, *value, limit);
-  }
-
-  // The same for what may be given layer by layer; layers that differ are not computed.
-  Result<int32_t> layer_count(const std::string& name, uint32_t limit, int32_t n_layers,
-                              std::optional<int32_t> otherwise = {}) const {
-    const gguf::Value* value = header_.find(full(name));
-    if (value == nullptr || !value->is_array) return count(name, limit, otherwise);
-    if (value->type != gguf::Type::kUint32 && value->type != gguf::Type::kInt32)
-      return wrong(name, "should be a u32 or an array of them");
-    if (value->count != static_cast<uint64_t>(n_layers)) return wrong(name, "should have one number a layer");
-    const auto first = header_.scalar<uint32_t>(*value);
-    for (uint64_t i = 1; i < value->count; ++i)
-      if (header_.scalar<uint32_t>(*value, i) != first) return wrong(name, "differs from layer to layer");
-    return in_range(name, first, limit);
-  }
-
-  // A finite number.
-  Result<float> number(const std::string& name, std::optional<float> otherwise = {}) const {
-    SLUICE_TRY(const auto value, header_.optional_f32(full(name)));
-    if (!value && otherwise) return *otherwise;
-    if (!value) return wrong(name, "is missing");
-    if (!std::isfinite(*value)) return wrong(name, "is not a finite number");
-    return *value;
-  }
-
-  Result<std::string> text(const std::string& name, const std::string& otherwise) const {
-    SLUICE_TRY(const auto value, header_.optional_string(full(name)));
-    return value ? std::string(*value) : otherwise;
-  }
-
-  // A number that other engines leave alone in this family, or a switch: anything but `plain` would change the tokens.
-  Status must_be(const std::string& name, float plain, const char* what) const {
-    const gguf::Value* value = header_.find(full(name));
-    if (value == nullptr) return {};
-    if (!value->is_array && value->type == gguf::Type::kFloat32 && header_.scalar<float>(*value) == plain) return {};
-    if (!value->is_array && value->type == gguf::Type::kUint32 &&
-        static_cast<float>(header_.scalar<uint32_t>(*value)) == plain)
-      return {};
-    if (!value->is_array && value->type == gguf::Type::kBool && header_.scalar<uint8_t>(*value) == plain) return {};
-    return wrong(name, std::string("asks for ") + what + ", which is not supported");
-  }
-
- private:
-  Result<int32_t> in_range(const std::string& name, uint32_t value, uint32_t limit) const {
-    if (value < 1 || value > limit)
-      return wrong(name, "is " + std::to_string(value) + "; it should be from 1 to " + std::to_string(limit));
-    return static_cast<int32_t>(value);
-  }
-
-  const gguf::Header& header_;
-  std::string architecture_;
-};
-
-Status refuse_unsupported(const Keys& keys) {
+Status refuse_unsupported(const MetadataKeys& keys) {
   SLUICE_TRY_STATUS(keys.must_be("expert_count", 0, "a mixture of experts"));
   SLUICE_TRY_STATUS(keys.must_be("expert_used_count", 0, "a mixture of experts"));
   SLUICE_TRY_STATUS(keys.must_be("nextn_predict_layers", 0, "layers that predict further tokens"));
@@ -95,12 +21,13 @@ Status refuse_unsupported(const Keys& keys) {
 }
 
 // The heads: their number, their sharing of keys and values, and the size of one.
-Status read_heads(const Keys& keys, const ModelFamily& family, HyperParameters& h) {
+Status read_heads(const MetadataKeys& keys, const ModelFamily& family, HyperParameters& h) {
   SLUICE_TRY(h.n_heads, keys.layer_count("attention.head_count", kMaxDimension, h.n_layers));
   SLUICE_TRY(h.n_kv_heads, keys.layer_count("attention.head_count_kv", kMaxDimension, h.n_layers, h.n_heads));
   if (h.n_heads % h.n_kv_heads != 0) return keys.wrong("attention.head_count_kv", "should divide attention.head_count");
   SLUICE_TRY(h.head_dim, keys.count("attention.key_length", kMaxHeadDim, h.d_model / h.n_heads));
-  SLUICE_TRY(const int32_t value_dim, keys.count("attention.value_length", kMaxHeadDim, h.d_model / h.n_heads));
+  SLUICE_TRY(const int32_t value_dim, keys.count("attention.value_length", kMaxHeadDim,
+                                                 family.values_as_keys ? h.head_dim : h.d_model / h.n_heads));
   if (value_dim != h.head_dim)
     return keys.wrong("attention.value_length", "differs from attention.key_length, which is not supported");
   if (h.head_dim < 2 || h.head_dim > static_cast<int32_t>(kMaxHeadDim) || h.head_dim % 2 != 0)
@@ -114,7 +41,7 @@ Status read_heads(const Keys& keys, const ModelFamily& family, HyperParameters& 
 // As llama.cpp derives its parameters for these families: YaRN with ext_factor 1, its own beta_fast and beta_slow, and
 // an attention factor that compensates for context extensions below 1 only. Other values for these are refused, since
 // files that carry them give other tokens there.
-Status read_rope_scaling(const Keys& keys, HyperParameters& h) {
+Status read_rope_scaling(const MetadataKeys& keys, HyperParameters& h) {
   RopeParameters& rope = h.rope;
   SLUICE_TRY(const std::string type, keys.text("rope.scaling.type", "linear"));
   if (type != "none" && type != "linear" && type != "yarn")
@@ -144,7 +71,7 @@ Status read_rope_scaling(const Keys& keys, HyperParameters& h) {
   return {};
 }
 
-Status read_rope(const Keys& keys, const ModelFamily& family, HyperParameters& h) {
+Status read_rope(const MetadataKeys& keys, const ModelFamily& family, HyperParameters& h) {
   h.rope.pairing = family.rope_pairing;
   SLUICE_TRY(h.rope.n_dims, keys.count("rope.dimension_count", kMaxHeadDim, h.head_dim));
   if (h.rope.n_dims != h.head_dim)
@@ -155,6 +82,16 @@ Status read_rope(const Keys& keys, const ModelFamily& family, HyperParameters& h
 }
 
 }  // namespace
+
+Status read_layer_shape(const MetadataKeys& keys, const ModelFamily& family, HyperParameters& h) {
+  SLUICE_TRY_STATUS(refuse_unsupported(keys));
+  SLUICE_TRY(h.d_ff, keys.layer_count("feed_forward_length", kMaxDimension, h.n_layers));
+  SLUICE_TRY(h.norm_epsilon, keys.number("attention.layer_norm_rms_epsilon"));
+  if (h.norm_epsilon <= 0.0f || h.norm_epsilon >= 1.0f)
+    return keys.wrong("attention.layer_norm_rms_epsilon", "should be above 0 and below 1");
+  SLUICE_TRY_STATUS(read_heads(keys, family, h));
+  return read_rope(keys, family, h);
+}
 
 Result<HyperParameters> read_hyperparameters(const gguf::Header& header) {
   HyperParameters h;
@@ -171,17 +108,11 @@ Result<HyperParameters> read_hyperparameters(const gguf::Header& header) {
   SLUICE_TRY(const auto name, header.optional_string("general.name"));
   if (name) h.name = *name;
 
-  const Keys keys(header, h.architecture);
-  SLUICE_TRY_STATUS(refuse_unsupported(keys));
+  const MetadataKeys keys(header, h.architecture);
   SLUICE_TRY(h.n_layers, keys.count("block_count", kMaxLayers));
   SLUICE_TRY(h.d_model, keys.count("embedding_length", kMaxDimension));
   SLUICE_TRY(h.context_length, keys.count("context_length", INT32_MAX));
-  SLUICE_TRY(h.d_ff, keys.layer_count("feed_forward_length", kMaxDimension, h.n_layers));
-  SLUICE_TRY(h.norm_epsilon, keys.number("attention.layer_norm_rms_epsilon"));
-  if (h.norm_epsilon <= 0.0f || h.norm_epsilon >= 1.0f)
-    return keys.wrong("attention.layer_norm_rms_epsilon", "should be above 0 and below 1");
-  SLUICE_TRY_STATUS(read_heads(keys, *family, h));
-  SLUICE_TRY_STATUS(read_rope(keys, *family, h));
+  SLUICE_TRY_STATUS(read_layer_shape(keys, *family, h));
 
   const gguf::Value* tokens = header.find("tokenizer.ggml.tokens");
   if (tokens == nullptr || !tokens->is_array_of(gguf::Type::kString))

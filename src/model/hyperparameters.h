@@ -3,11 +3,20 @@
 
 #include "model/family.h"
 #include "model/gguf.h"
+#include "model/metadata_keys.h"
 
 namespace sluice {
+
+// No dimension of a model comes near this; products of two stay far inside 64 bits.
+inline constexpr uint32_t kMaxDimension = 1u << 24;
+inline constexpr uint32_t kMaxLayers = 512;  // libllama's
 
 // An error names the key; it has no file name in it. What the engine doesn't compute (experts, unknown families,
 // unknown RoPE scalings, …) is an error.
 Result<HyperParameters> read_hyperparameters(const gguf::Header& header);
+
+// Of these the shape of the layers: heads, feed-forward network, norms and positions. REQUIRES: n_layers, d_model and
+// context_length are known.
+Status read_layer_shape(const MetadataKeys& keys, const ModelFamily& family, HyperParameters& h);
 
 }  // namespace sluice

@@ -39,7 +39,7 @@ std::vector<ModelTensor> model_tensors(const HyperParameters& h, const ModelFami
   using W = StageWeights;
   std::vector<ModelTensor> table = {
       {kTokenEmbedding, TensorUser::kEmbedding, &W::token_embedding, Need::kRequired, h.d_model, h.n_vocab},
-      {"output_norm.weight", TensorUser::kHead, &W::output_norm, Need::kRequired, h.d_model},
+      {kOutputNorm, TensorUser::kHead, &W::output_norm, Need::kRequired, h.d_model},
       {kOutput, TensorUser::kHead, &W::output, Need::kOptional, h.d_model, h.n_vocab},
   };
   if (family.output_bias)

@@ -29,7 +29,8 @@ struct ModelTensor {
   int64_t n_in = 0, n_out = 0;
 };
 
-inline constexpr const char *kTokenEmbedding = "token_embd.weight", *kOutput = "output.weight";
+inline constexpr const char *kTokenEmbedding = "token_embd.weight", *kOutputNorm = "output_norm.weight",
+                            *kOutput = "output.weight";
 
 std::vector<LayerTensor> layer_tensors(const HyperParameters& hparams, const ModelFamily& family);
 std::vector<ModelTensor> model_tensors(const HyperParameters& hparams, const ModelFamily& family);

@@ -1,0 +1,110 @@
+#include "model/metadata_keys.h"
+
+#include <cmath>
+
+#include "model/metadata_text.h"
+
+namespace sluice {
+
+tl::unexpected<Error> MetadataKeys::wrong(const std::string& name, const std::string& why) const {
+  return input_error("metadata key '" + full(name) + "' " + why);
+}
+
+Result<int32_t> MetadataKeys::number_in(const std::string& name, uint32_t least, uint32_t limit) const {
+  SLUICE_TRY(const auto value, header_.optional_u32(full(name)));
+  if (!value) return wrong(name, "is missing");
+  if (*value < least || *value > limit)
+    return wrong(name, "is " + std::to_string(*value) + "; it should be from " + std::to_string(least) + " to " +
+                           std::to_string(limit));
+  return static_cast<int32_t>(*value);
+}
+
+Result<int32_t> MetadataKeys::count(const std::string& name, uint32_t limit, std::optional<int32_t> otherwise) const {
+  if (otherwise && !has(name)) return *otherwise;
+  return number_in(name, 1, limit);
+}
+
+Result<int32_t> MetadataKeys::layer_count(const std::string& name, uint32_t limit, int32_t n_layers,
+                                          std::optional<int32_t> otherwise) const {
+  const gguf::Value* value = header_.find(full(name));
+  if (value == nullptr || !value->is_array) return count(name, limit, otherwise);
+  if (value->type != gguf::Type::kUint32 && value->type != gguf::Type::kInt32)
+    return wrong(name, "should be a u32 or an array of them");
+  if (value->count == 0 || value->count != static_cast<uint64_t>(n_layers))
+    return wrong(name, "should have one number a layer");
+  const auto first = header_.scalar<uint32_t>(*value);
+  for (uint64_t i = 1; i < value->count; ++i)
+    if (header_.scalar<uint32_t>(*value, i) != first) return wrong(name, "differs from layer to layer");
+  if (first < 1 || first > limit)
+    return wrong(name, "is " + std::to_string(first) + "; it should be from 1 to " + std::to_string(limit));
+  return static_cast<int32_t>(first);
+}
+
+Result<float> MetadataKeys::number(const std::string& name, std::optional<float> otherwise) const {
+  SLUICE_TRY(const auto value, header_.optional_f32(full(name)));
+  if (!value && otherwise) return *otherwise;
+  if (!value) return wrong(name, "is missing");
+  if (!std::isfinite(*value)) return wrong(name, "is not a finite number");
+  return *value;
+}
+
+Result<std::string> MetadataKeys::text(const std::string& name, std::optional<std::string> otherwise) const {
+  SLUICE_TRY(const auto value, header_.optional_string(full(name)));
+  if (!value && otherwise) return *otherwise;
+  if (!value) return wrong(name, "is missing");
+  return std::string(*value);
+}
+
+Result<bool> MetadataKeys::choice(const std::string& name, const char* first, const char* second) const {
+  SLUICE_TRY(const std::string value, text(name));
+  if (value != first && value != second)
+    return wrong(name, "is '" + displayed(value) + "'; it should be " + first + " or " + second);
+  return value == second;
+}
+
+Result<bool> MetadataKeys::flag(const std::string& name, std::optional<bool> otherwise) const {
+  const gguf::Value* value = header_.find(full(name));
+  if (value == nullptr && otherwise) return *otherwise;
+  if (value == nullptr) return wrong(name, "is missing");
+  if (value->is_array || value->type != gguf::Type::kBool) return wrong(name, "should be a bool");
+  return header_.scalar<uint8_t>(*value) != 0;
+}
+
+Result<std::vector<int32_t>> MetadataKeys::numbers(const std::string& name, std::optional<size_t> count, int32_t least,
+                                                   int32_t limit) const {
+  const gguf::Value* value = header_.find(full(name));
+  if (value == nullptr) return wrong(name, "is missing");
+  if (!value->is_array_of(gguf::Type::kInt32)) return wrong(name, "should be an array of i32");
+  if (count && value->count != *count)
+    return wrong(name, "has " + std::to_string(value->count) + " numbers; it should have " + std::to_string(*count));
+  std::vector<int32_t> out(value->count);
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = header_.scalar<int32_t>(*value, i);
+    if (out[i] < least || out[i] > limit)
+      return wrong(name, "has the number " + std::to_string(out[i]) + "; they should be from " + std::to_string(least) +
+                             " to " + std::to_string(limit));
+  }
+  return out;
+}
+
+Result<std::vector<std::string>> MetadataKeys::texts(const std::string& name) const {
+  std::vector<std::string> out;
+  const gguf::Value* value = header_.find(full(name));
+  if (value == nullptr) return out;
+  if (!value->is_array_of(gguf::Type::kString)) return wrong(name, "should be an array of strings");
+  for (const std::string_view text : header_.strings(*value)) out.emplace_back(text);
+  return out;
+}
+
+Status MetadataKeys::must_be(const std::string& name, float plain, const char* what) const {
+  const gguf::Value* value = header_.find(full(name));
+  if (value == nullptr) return {};
+  if (!value->is_array && value->type == gguf::Type::kFloat32 && header_.scalar<float>(*value) == plain) return {};
+  if (!value->is_array && value->type == gguf::Type::kUint32 &&
+      static_cast<float>(header_.scalar<uint32_t>(*value)) == plain)
+    return {};
+  if (!value->is_array && value->type == gguf::Type::kBool && header_.scalar<uint8_t>(*value) == plain) return {};
+  return wrong(name, std::string("asks for ") + what + ", which is not supported");
+}
+
+}  // namespace sluice
