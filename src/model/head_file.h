@@ -24,15 +24,22 @@ struct HeadParameters {
   std::vector<std::vector<int32_t>> taps;
 
   std::vector<int32_t> cuts;  // spd: the first layers of its n stages, then the number of layers
-  bool full_attention = false, output_timing = false, feature_norm = false;  // spd
-  bool norm_before_residual = false;                                         // eagle3
-  int32_t groups = 0;                                                        // p-eagle: K_train
+  bool full_attention = false, output_timing = false, shared_fc = false;  // spd
+  // spd: states are divided by their root mean square before `fc`; eagle3, p-eagle: HeadWeights::feature_norm is there.
+  bool feature_norm = false;
+  bool norm_before_residual = false;  // eagle3
+  int32_t groups = 0;                 // p-eagle: K_train
 
   int32_t stages() const { return static_cast<int32_t>(cuts.size()) - 1; }  // spd: n
   // Rows of logits.
-  int32_t n_guessable() const {
-    return vocabulary.empty() ? hparams.n_vocab : static_cast<int32_t>(vocabulary.size());
-  }
+  int32_t n_guessable() const { return vocabulary.empty() ? hparams.n_vocab : static_cast<int32_t>(vocabulary.size()); }
+};
+
+// The model that a head belongs to, as its file says. An EAGLE-3 head that others made may leave out all but the sizes:
+// then texts are empty, and n_layers is 0.
+struct HeadTarget {
+  std::string name, fingerprint;
+  int32_t n_layers = 0, d_model = 0, n_vocab = 0;
 };
 
 // Mapped while this lives. Tensors that the head doesn't have are empty; the target's stand where it borrows.
@@ -40,8 +47,8 @@ struct HeadWeights {
   // In eagle3 and p-eagle the first layer's q, k and v have 2 d_model columns: the normed embedding, then the normed
   // hidden state; its attention_norm is of the embedding.
   std::vector<LayerWeights> layers;
-  Tensor hidden_norm;   // [d_model] eagle3, p-eagle: of the hidden state
-  Tensor feature_norm;  // [3 d_model] eagle3, p-eagle: of the concatenated states, if they are normed before `fc`
+  Tensor hidden_norm;      // [d_model] eagle3, p-eagle: of the hidden state
+  Tensor feature_norm;     // [3 d_model] eagle3, p-eagle: of the concatenated states, if they are normed before `fc`
   std::vector<Tensor> fc;  // spd: by depth 0 … n, [d_model, taps x d_model] (shared: the same one several times; with
                            // output timing the first is empty); eagle3, p-eagle: one, [d_model, 3 d_model]
   Tensor mask_hidden, mask_embedding;  // p-eagle: [groups or 1, d_model] and [d_model]
@@ -57,6 +64,10 @@ class HeadFile {
   // of another model says of which.
   static Result<HeadFile> open(const std::string& path, const ModelFile& target);
 
+  // The same without the target, to look at what the file says: everything but whether the target fits has been
+  // checked.
+  static Result<HeadFile> inspect(const std::string& path);
+
   // Whether the file says that it is a head (architecture `sluice-head` or `eagle3`), so that a command can say what
   // it is good for. False as well for what is no GGUF file.
   static bool is_head(const std::string& path);
@@ -67,7 +78,15 @@ class HeadFile {
 
   const std::string& path() const;
   const HeadParameters& parameters() const;
-  Result<HeadWeights> map() const;
+  const HeadTarget& target() const;
+  Result<HeadWeights> map() const;  // REQUIRES: opened with a target
+
+  // Of the file alone.
+  std::string general_type() const;  // e.g. "F16", for people
+  int64_t parameter_count() const;
+  uint64_t file_bytes() const;
+  std::vector<MetadataEntry> metadata() const;
+  std::vector<ModelFile::TensorSummary> tensors() const;
 
  private:
   struct Contents;

@@ -2,22 +2,24 @@
 
 #include <unordered_set>
 
+#include "model/head_contents.h"
 #include "model/hyperparameters.h"
 #include "model/metadata_text.h"
-#include "model/tensor_places.h"
 #include "model/tensor_table.h"
 #include "model/vocabulary.h"
 
 namespace sluice {
 
 struct ModelFile::Contents {
-  Shards shards;
+  Shards shards;  // of a draft head: its own, then its target's
   TensorPlaces places;
   HyperParameters hparams;
   const ModelFamily* family = nullptr;
+  std::string vocabulary_path;
   VocabularyFacts vocabulary;
   std::string chat_template;
   bool tied = false;
+  std::vector<Token> head_tokens;
 
   Status load();
   Status check_tensors() const;
@@ -31,6 +33,7 @@ Status ModelFile::Contents::load() {
   family = find_family(hparams.architecture);
   places = TensorPlaces(shards);
   tied = !places.find(kOutput);
+  vocabulary_path = first.file.path();
   SLUICE_TRY_STATUS(check_tensors());
   SLUICE_TRY(vocabulary, read_vocabulary(header));
   SLUICE_TRY(const auto source, header.optional_string("tokenizer.chat_template"));
@@ -67,16 +70,42 @@ Result<ModelFile> ModelFile::open(const std::string& path) {
   return ModelFile(std::move(contents));
 }
 
+Result<ModelFile> ModelFile::open_draft(const std::string& path, const ModelFile& target) {
+  SLUICE_TRY(HeadContents head, read_head(path));
+  if (head.parameters.kind != HeadKind::kDraft)
+    return input_error(path + ": is a head of kind " + name(head.parameters.kind) +
+                       ", not a draft model; give it as --head");
+  SLUICE_TRY_STATUS(claim_target(head, target));
+  const Contents& lender = *target.contents_;
+  auto contents = std::make_unique<Contents>();
+  contents->shards = std::move(head.shards);
+  contents->shards.insert(contents->shards.end(), lender.shards.begin(), lender.shards.end());
+  contents->places = std::move(head.places);
+  for (const char* borrowed : {kTokenEmbedding, kOutputNorm, kOutput})
+    if (const Place at = lender.places.find(borrowed); at && !contents->places.find(borrowed))
+      contents->places.add(borrowed, at);
+  contents->hparams = head.parameters.hparams;
+  contents->family = &kHeadFamily;
+  contents->vocabulary_path = lender.vocabulary_path;
+  contents->vocabulary = lender.vocabulary;
+  contents->chat_template = lender.chat_template;
+  contents->tied = !contents->places.find(kOutput);
+  contents->head_tokens = std::move(head.parameters.vocabulary);
+  return ModelFile(std::move(contents));
+}
+
 ModelFile::ModelFile(std::unique_ptr<Contents> contents) : contents_(std::move(contents)) {}
 ModelFile::ModelFile(ModelFile&&) noexcept = default;
 ModelFile& ModelFile::operator=(ModelFile&&) noexcept = default;
 ModelFile::~ModelFile() = default;
 
 const std::string& ModelFile::path() const { return contents_->shards.front()->file.path(); }
+const std::string& ModelFile::vocabulary_path() const { return contents_->vocabulary_path; }
 const HyperParameters& ModelFile::hparams() const { return contents_->hparams; }
 bool ModelFile::tied_head() const { return contents_->tied; }
 bool ModelFile::splits_text_recursively() const { return contents_->vocabulary.splits_recursively; }
 const std::string& ModelFile::chat_template() const { return contents_->chat_template; }
+const std::vector<Token>& ModelFile::head_tokens() const { return contents_->head_tokens; }
 std::string ModelFile::general_type() const { return contents_->places.general_type(); }
 int64_t ModelFile::parameter_count() const { return contents_->places.parameter_count(); }
 

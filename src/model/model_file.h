@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ids.h"
 #include "base/result.h"
 
 namespace sluice {
@@ -34,7 +35,7 @@ struct RopeParameters {
 };
 
 struct HyperParameters {
-  std::string architecture;  // "llama", "qwen2", "qwen3"
+  std::string architecture;  // "llama", "qwen2", "qwen3"; of heads "sluice-head", "eagle3"
   std::string name;          // general.name, or the file's name without its ending
   int32_t n_layers = 0, d_model = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, d_ff = 0, n_vocab = 0;
   int32_t context_length = 0;  // the longest the model was trained for
@@ -97,6 +98,7 @@ class StageWeights {
 
  private:
   friend class ModelFile;
+  friend class HeadFile;
   StageWeights();
   std::vector<std::unique_ptr<Mapping>> mappings_;
 };
@@ -114,18 +116,26 @@ class ModelFile {
   // is known. Errors name the file and what is wrong; kind kInput.
   static Result<ModelFile> open(const std::string& path);
 
+  // A trained head of kind `draft` as the model that it is: layers and norm are its own, and what else it lacks is the
+  // target's, with the target's vocabulary. Checks what HeadFile::open does. Errors (kInput) name the file; a head of
+  // another kind is told apart.
+  static Result<ModelFile> open_draft(const std::string& path, const ModelFile& target);
+
   ModelFile(ModelFile&&) noexcept;
   ModelFile& operator=(ModelFile&&) noexcept;
   ~ModelFile();
 
-  const std::string& path() const;  // of the first shard
+  const std::string& path() const;             // of the first shard
+  const std::string& vocabulary_path() const;  // of the file that the tokenizer is in: a draft head's target
   const HyperParameters& hparams() const;
   bool tied_head() const;                    // the output matrix is the token embedding
   bool splits_text_recursively() const;      // libllama needs a deep stack to tokenize long texts for this vocabulary
   const std::string& chat_template() const;  // Jinja source; empty if the file has none
-  std::string general_type() const;          // e.g. "Q4_1 mostly", for people
+  // The token of each row of logits, ascending; empty: row i is token i.
+  const std::vector<Token>& head_tokens() const;
+  std::string general_type() const;  // e.g. "Q4_1 mostly", for people
   int64_t parameter_count() const;
-  uint64_t file_bytes() const;  // all shards
+  uint64_t file_bytes() const;  // all shards; of a draft head with those of its target
 
   // Bytes of weights that a pass reads: one layer's, the output head's (for one row), the embedding's table.
   uint64_t layer_bytes(int32_t layer) const;

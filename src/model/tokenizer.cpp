@@ -100,18 +100,19 @@ Result<Tokenizer> Tokenizer::load(const ModelFile& model) {
   try {
     llama_model_params parameters = llama_model_default_params();
     parameters.vocab_only = true;
-    impl->model.reset(llama_model_load_from_file(model.path().c_str(), parameters));
-    if (impl->model == nullptr) return input_error(model.path() + ": libllama cannot load its vocabulary");
+    impl->model.reset(llama_model_load_from_file(model.vocabulary_path().c_str(), parameters));
+    if (impl->model == nullptr) return input_error(model.vocabulary_path() + ": libllama cannot load its vocabulary");
     impl->vocab = llama_model_get_vocab(impl->model.get());
     impl->pieces = all_pieces(impl->vocab);
   } catch (const std::exception& e) {
-    return input_error(model.path() + ": libllama cannot load its vocabulary: " + e.what());
+    return input_error(model.vocabulary_path() + ": libllama cannot load its vocabulary: " + e.what());
   }
   if (llama_vocab_n_tokens(impl->vocab) != model.hparams().n_vocab)
-    return input_error(model.path() + ": has changed while it was loaded");
+    return input_error(model.vocabulary_path() + ": has changed while it was loaded");
   if ((llama_vocab_get_add_bos(impl->vocab) && llama_vocab_bos(impl->vocab) == LLAMA_TOKEN_NULL) ||
       (llama_vocab_get_add_eos(impl->vocab) && llama_vocab_eos(impl->vocab) == LLAMA_TOKEN_NULL))
-    return input_error(model.path() + ": its vocabulary wants a BOS or EOS token around a text but has none");
+    return input_error(model.vocabulary_path() +
+                       ": its vocabulary wants a BOS or EOS token around a text but has none");
   impl->splits_recursively = model.splits_text_recursively();
   return Tokenizer(std::move(impl));
 }

@@ -1,0 +1,54 @@
+// The inside of a head's file, for those who map it: HeadFile, and ModelFile where the head is a draft model.
+#pragma once
+
+#include "model/family.h"
+#include "model/head_file.h"
+#include "model/tensor_places.h"
+#include "model/tensor_table.h"
+
+namespace sluice {
+
+// Layers of heads: those of family llama without its options.
+inline constexpr ModelFamily kHeadFamily = {.architecture = "sluice-head",
+                                            .rope_pairing = RopeParameters::Pairing::kAdjacent,
+                                            .rope_factors = false,
+                                            .head_dim_divides_model = false,
+                                            .qkv_bias_required = false,
+                                            .inner_biases = false,
+                                            .output_bias = false,
+                                            .qk_norm = false,
+                                            .values_as_keys = true};
+
+struct HeadContents {
+  Shards shards;
+  TensorPlaces places;
+  HeadParameters parameters;
+  HeadTarget target;  // as the file says
+};
+
+// Opens and checks all that a file can be held to without its target. Errors (kInput) name the file.
+Result<HeadContents> read_head(const std::string& path);
+
+// From the file's metadata and `d2t` to target and parameters; errors have no file name in them.
+Status read_head_parameters(HeadContents& head);
+
+// Whether `target` is the model that the head belongs to; if so, the parameters get what is the target's. Errors
+// (kInput) name the file.
+Status claim_target(HeadContents& head, const ModelFile& target);
+
+// A tensor of a head and where it is to be entered: a matrix [n_out, n_in], or with n_out = 0 a vector [n_in].
+struct HeadTensor {
+  std::string name;
+  Tensor* place;
+  Need need;
+  int64_t n_in = 0, n_out = 0;
+};
+inline constexpr const char* kDraftToTarget = "d2t";
+
+// All that a head with these parameters must and may have, `d2t` aside. Makes room in `weights`.
+std::vector<HeadTensor> head_tensors(const HeadContents& head, HeadWeights& weights);
+
+// All that is required is there, all that is there is known, and has its type and shape.
+Status check_head_tensors(const HeadContents& head);
+
+}  // namespace sluice

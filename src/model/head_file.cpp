@@ -1,0 +1,73 @@
+#include "model/head_file.h"
+
+#include "model/head_contents.h"
+#include "model/metadata_text.h"
+
+namespace sluice {
+
+struct HeadFile::Contents {
+  HeadContents head;
+  const ModelFile* target = nullptr;
+};
+
+HeadFile::HeadFile(std::unique_ptr<Contents> contents) : contents_(std::move(contents)) {}
+HeadFile::HeadFile(HeadFile&&) noexcept = default;
+HeadFile& HeadFile::operator=(HeadFile&&) noexcept = default;
+HeadFile::~HeadFile() = default;
+
+Result<HeadFile> HeadFile::inspect(const std::string& path) {
+  auto contents = std::make_unique<Contents>();
+  SLUICE_TRY(contents->head, read_head(path));
+  return HeadFile(std::move(contents));
+}
+
+Result<HeadFile> HeadFile::open(const std::string& path, const ModelFile& target) {
+  SLUICE_TRY(HeadFile file, inspect(path));
+  SLUICE_TRY_STATUS(claim_target(file.contents_->head, target));
+  file.contents_->target = &target;
+  return file;
+}
+
+const std::string& HeadFile::path() const { return contents_->head.shards.front()->file.path(); }
+const HeadParameters& HeadFile::parameters() const { return contents_->head.parameters; }
+const HeadTarget& HeadFile::target() const { return contents_->head.target; }
+
+std::string HeadFile::general_type() const { return contents_->head.places.general_type(); }
+int64_t HeadFile::parameter_count() const { return contents_->head.places.parameter_count(); }
+std::vector<MetadataEntry> HeadFile::metadata() const {
+  return metadata_entries(contents_->head.shards.front()->header);
+}
+std::vector<ModelFile::TensorSummary> HeadFile::tensors() const {
+  return contents_->head.places.summaries(contents_->head.shards);
+}
+
+uint64_t HeadFile::file_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& shard : contents_->head.shards) bytes += shard->file.size();
+  return bytes;
+}
+
+Result<HeadWeights> HeadFile::map() const {
+  SLUICE_CHECK(contents_->target != nullptr, "a head is mapped with its target");
+  const HeadParameters& p = parameters();
+  HeadWeights weights;
+  std::vector<WantedTensor> wanted;
+  for (const HeadTensor& tensor : head_tensors(contents_->head, weights))
+    if (const Place at = contents_->head.places.find(tensor.name)) wanted.push_back({tensor.place, at});
+  StageWeights own;
+  SLUICE_TRY(own.mappings_, map_tensors(wanted));
+  weights.mappings.push_back(std::move(own));
+  if (p.shared_fc) std::fill(weights.fc.begin() + 2, weights.fc.end(), weights.fc[1]);
+
+  const bool lacks_embedding = !weights.token_embedding && p.kind != HeadKind::kExit;
+  const bool lacks_output = !weights.output_norm || !weights.output;
+  if (!lacks_embedding && !lacks_output) return weights;
+  SLUICE_TRY(StageWeights lent, contents_->target->map({0, 0}, lacks_embedding, lacks_output));
+  if (lacks_embedding) weights.token_embedding = lent.token_embedding;
+  if (!weights.output_norm) weights.output_norm = lent.output_norm;
+  if (!weights.output) weights.output = lent.output;
+  weights.mappings.push_back(std::move(lent));
+  return weights;
+}
+
+}  // namespace sluice
