@@ -90,13 +90,43 @@ struct Draws {
   bool replacement = false;
 };
 
+// What a row of a head takes of the target: the states of the token in the target's `cell`.
+struct Feature {
+  uint16_t row = 0;   // Row::index, in the head's batch
+  Cell cell;          // the target's
+  int32_t depth = 0;  // SPD: how many of the target's n stages it has passed
+  bool last = false;  // nobody will ask for these states again
+};
+
+// A token that has entered a head has got further in the target: what the head keeps of it is computed again.
+struct Refresh {
+  SequenceId sequence;
+  Token token = kNoToken;
+  int32_t position = 0;
+  Cell own;  // the head's cell of the token
+  Cell cell;
+  int32_t depth = 0;
+  bool last = false;
+};
+
 // Rows that go through the stages together. Parents come before their children.
 struct Batch {
   BatchId id;
   std::vector<PathUpdate> updates;  // in order, applied before the rows
   std::vector<Row> rows;
-  std::vector<Draws> draws;   // of rows among them
-  std::vector<float> hidden;  // [rows, d_model], empty on the way into the first stage
+  std::vector<Draws> draws;        // of rows among them
+  std::vector<Feature> features;   // of a head's rows, at most one each
+  std::vector<Refresh> refreshes;  // of a head: before the rows
+  std::vector<float> hidden;       // [rows, d_model], empty on the way into the first stage
+};
+
+// States that a stage of the target has computed and heads read.
+struct Taps {
+  BatchId batch;
+  StageId stage;
+  std::vector<Row> rows;        // that were computed
+  std::vector<int32_t> layers;  // l: after layer l
+  std::vector<float> states;    // [layers, rows, d_model]
 };
 
 // These rows are dead: workers need not compute them. Final.
@@ -119,7 +149,8 @@ struct Accepted {
 
 // What a draft model says of the tokens after a row, likeliest first.
 struct Drafted {
-  uint16_t row = 0;  // Row::index
+  uint16_t row = 0;   // Row::index
+  int32_t depth = 0;  // of a head that guesses several tokens at once: after so many first choices below the row
   std::vector<Candidate> candidates;
 };
 
@@ -130,6 +161,12 @@ struct Outcome {
   std::vector<Accepted> accepted;
   std::vector<Drafted> drafted;
   ModelId model = kTarget;
+};
+
+// The taps of a batch have come to all heads.
+struct TapsArrived {
+  BatchId batch;
+  StageId stage;
 };
 
 // A stage has finished a batch and is free again unless more is queued.

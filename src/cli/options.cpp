@@ -22,8 +22,13 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
                   "Draft model with the target's vocabulary, a GGUF file; once for each, the smallest first")
       ->allow_extra_args(false)
       ->check(not_empty("a GGUF file"));
+  command
+      .add_option("--head", options.head,
+                  "Trained head of the target: a GGUF file of sluice train (spd, eagle3, p-eagle, exit)")
+      ->check(not_empty("a GGUF file"));
   add_list_option(command, "--source", options.sources,
-                  "Token sources of the method: ngram, draft; several are fused (default: draft if there is one)");
+                  "Token sources of the method: ngram, draft, head; n-grams are fused with the others (default: what "
+                  "the method was made for, else the best that is given)");
   auto* stages = command.add_option("--stages", options.stages, "Pipeline stages, at most one a layer of the model")
                      ->capture_default_str()
                      ->check(whole_number(1));
@@ -139,11 +144,14 @@ Status check(const CommonOptions& options) {
       return input_error("--tree: a tree of " + std::to_string(nodes) + " nodes or more; there may be " +
                          std::to_string(kMostNodes) + " at most, the root not counted");
   }
+  if (!options.head.empty() && options.compute == "lazy")
+    return input_error("--compute lazy computes no hidden states, which --head reads: leave it out");
   constexpr size_t kMostDrafts = 8;
   if (options.drafts.size() > kMostDrafts)
     return input_error("--draft was given " + std::to_string(options.drafts.size()) +
                        " times; a hierarchy has at most " + std::to_string(kMostDrafts) + " draft models");
-  SLUICE_TRY_STATUS(make_sources(options.sources, options.drafts.size(), false).map([](const auto&) {}));
+  SLUICE_TRY_STATUS(
+      make_sources(options.sources, {options.drafts.size(), !options.head.empty()}, false).map([](const auto&) {}));
   return options.trace.empty() ? Status() : check_writable("--trace", options.trace);
 }
 

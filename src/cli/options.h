@@ -16,6 +16,7 @@ struct CommonOptions {
   std::string model;  // empty: the embedded default
   std::string method = "auto";
   std::vector<std::string> drafts;  // files, the smallest model first
+  std::string head;                 // file; empty: none
   std::vector<std::string> sources;
   int32_t stages = 1;
   std::vector<int32_t> cuts;

@@ -82,6 +82,7 @@ Result<Session> Session::open(const CommonOptions& options) {
     SLUICE_TRY_STATUS(check_vocabulary(draft, vocabulary, path, *session.tokenizer_));
     session.drafts_.push_back(std::move(opened));
   }
+  if (!options.head.empty()) SLUICE_TRY_STATUS(session.open_head());
   if (options.compute == "lazy") {
     session.memo_ = std::make_shared<Memo>();
     if (!options.memo.empty()) SLUICE_TRY_STATUS(session.memo_->load(options.memo));
@@ -90,7 +91,7 @@ Result<Session> Session::open(const CommonOptions& options) {
   if (!session.profile_name_.empty()) {
     SLUICE_TRY(session.profile_, load_profile(session.profile_name_));
   }
-  SLUICE_TRY(session.cuts_, choose_cuts(*session.model_, options, session.profile_));
+  SLUICE_TRY(session.cuts_, choose_cuts(*session.model_, session.options_, session.profile_));
   session.options_.stages = static_cast<int32_t>(session.cuts_.size());
   if (options.threads == 0) {  // simulated stages take turns, so each has all cores
     const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
@@ -98,6 +99,47 @@ Result<Session> Session::open(const CommonOptions& options) {
   }
   session.load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return session;
+}
+
+// An SPD head runs with the stages that it was trained for; they are taken unless others were asked for.
+Status Session::open_head() {
+  SLUICE_TRY(auto opened, HeadFile::open(options_.head, *model_));
+  head_.emplace(std::move(opened));
+  const HeadParameters& head = head_->parameters();
+  if (head.kind == HeadKind::kDraft)
+    return input_error("--head " + options_.head + " is a draft model: give it with --draft");
+  if (head.kind != HeadKind::kSpd) return {};
+  const std::vector<int32_t> inner(head.cuts.begin() + 1, head.cuts.end() - 1);
+  if (!options_.cuts.empty() ? options_.cuts != inner : options_.stages != 1 && options_.stages != head.stages()) {
+    std::string cuts;
+    for (const int32_t cut : inner) cuts += (cuts.empty() ? "" : ",") + std::to_string(cut);
+    return input_error("--head " + options_.head + " was trained for " + std::to_string(head.stages()) +
+                       " stages: leave --stages and --cuts out, or give --cuts " + cuts);
+  }
+  options_.cuts = inner;
+  return {};
+}
+
+Status Session::add_head(EngineOptions& engine, std::vector<Pipeline>& pipelines, PipelineOptions pipeline) const {
+  const HeadParameters& head = head_->parameters();
+  pipeline.n_cells = engine.n_cells + 1024;
+  pipeline.candidates = options_.children;
+  pipeline.guessable = tokenizer_->size();
+  engine.drafts.push_back({.name = name(head.kind), .n_cells = pipeline.n_cells, .n_stages = 1, .head = head});
+  SLUICE_TRY(auto workers, make_head_worker(*head_, pipeline, options_.depth));
+  pipelines.push_back({.workers = std::move(workers), .cost = std::nullopt, .is_head = true});
+  if (!profile_) return {};
+  SLUICE_TRY(auto costs, profile_->for_draft(drafts_.size(), drafts_.size() + 1));
+  pipelines.back().cost.emplace(std::move(costs), std::vector<LayerRange>{{0, head.hparams.n_layers}},
+                                head.hparams.d_model);
+  return {};
+}
+
+std::string Session::method() const {
+  if (options_.method != "auto") return options_.method;
+  if (!drafts_.empty()) return "surge";
+  if (!head_) return "specpipe";
+  return head_->parameters().kind == HeadKind::kExit ? "ppsd" : name(head_->parameters().kind);
 }
 
 Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter jitter) const {
@@ -121,7 +163,13 @@ Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter 
                            .max_rows = engine.scheduler.row_budget,
                            .threads = options_.threads,
                            .memo = memo_};
+  if (head_)
+    for (const auto& taps : head_->parameters().taps)
+      pipeline.taps.insert(pipeline.taps.end(), taps.begin(), taps.end());
+  std::sort(pipeline.taps.begin(), pipeline.taps.end());
+  pipeline.taps.erase(std::unique(pipeline.taps.begin(), pipeline.taps.end()), pipeline.taps.end());
   SLUICE_TRY(pipelines[0].workers, make_workers(*model_, pipeline));
+  pipeline.taps.clear();
   for (size_t i = 0; i < drafts_.size(); ++i) {
     const ModelFile& draft = drafts_[i];
     // Drafting runs ahead of what enters the target.
@@ -129,13 +177,15 @@ Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter 
     pipeline.cuts = {{0, draft.hparams().n_layers}};
     pipeline.candidates = options_.children;
     pipeline.guessable = tokenizer_->size();
-    engine.drafts.push_back({draft.hparams().name, pipeline.n_cells, 1});
+    engine.drafts.push_back(
+        {.name = draft.hparams().name, .n_cells = pipeline.n_cells, .n_stages = 1, .head = std::nullopt});
     SLUICE_TRY(auto workers, make_workers(draft, pipeline));
-    pipelines.push_back({std::move(workers), std::nullopt});
+    pipelines.push_back({.workers = std::move(workers), .cost = std::nullopt});
     if (!profile_) continue;
     SLUICE_TRY(auto costs, profile_->for_draft(i, drafts_.size()));
     pipelines.back().cost.emplace(std::move(costs), pipeline.cuts, draft.hparams().d_model);
   }
+  if (head_) SLUICE_TRY_STATUS(add_head(engine, pipelines, pipeline));
   auto executor = options_.simulated() ? make_virtual_executor(std::move(pipelines), jitter)
                                        : make_threads_executor(std::move(pipelines));
   return std::make_unique<Engine>(*tokenizer_, std::move(executor), std::move(engine));

@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "engine/engine.h"
 #include "model/chat_template.h"
+#include "model/head_file.h"
 #include "model/model_file.h"
 #include "model/tokenizer.h"
 
@@ -27,6 +28,7 @@ class Session {
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::vector<LayerRange>& cuts() const { return cuts_; }
   const std::vector<ModelFile>& drafts() const { return drafts_; }
+  const std::optional<HeadFile>& head() const { return head_; }
   const std::string& profile_name() const { return profile_name_; }
   const std::optional<Profile>& profile() const { return profile_; }  // none: neither simulated nor paced
   int32_t context() const { return options_.context; }                // tokens a conversation may have
@@ -43,18 +45,18 @@ class Session {
   // What to ask of the engine for a prompt; method `auto` begins as the best method that the files at hand allow.
   RequestSpec spec(std::vector<Token> prompt) const;
   // The method that `auto` tries against plain decoding, or the one asked for.
-  std::string method() const {
-    if (options_.method != "auto") return options_.method;
-    return drafts_.empty() ? "specpipe" : "surge";
-  }
+  std::string method() const;
 
  private:
   Session() = default;
+  Status open_head();
+  Status add_head(EngineOptions& engine, std::vector<Pipeline>& pipelines, PipelineOptions pipeline) const;
 
   CommonOptions options_;
   std::unique_ptr<ModelFile> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<ModelFile> drafts_;
+  std::optional<HeadFile> head_;
   std::shared_ptr<Memo> memo_;  // if lazy
   std::optional<ChatTemplate> template_;
   std::vector<LayerRange> cuts_;

@@ -58,9 +58,11 @@ Engine::Engine(const Tokenizer& tokenizer, std::unique_ptr<Executor> executor, E
       options_(std::move(options)),
       scheduler_(options_.scheduler) {
   lanes_.emplace_back(kTarget, options_.n_cells, options_.cuts.size());
-  for (const DraftOptions& draft : options_.drafts)
+  for (const DraftOptions& draft : options_.drafts) {
     lanes_.emplace_back(ModelId(static_cast<int32_t>(lanes_.size())), draft.n_cells,
                         static_cast<size_t>(draft.n_stages));
+    if (draft.head) lanes_.back().head.emplace(*draft.head, options_.cuts);
+  }
 }
 
 Request& Engine::find(RequestId id) {
@@ -85,9 +87,11 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   SLUICE_TRY_STATUS(check(spec.sampling, tokenizer_->size()));
   SLUICE_TRY(auto method, make_method(spec.method, spec.method_options));
   SLUICE_TRY_STATUS(check_rule(spec.sampling, *method));
+  SLUICE_TRY_STATUS(check_head(*method));
   std::vector<SourceSlot> sources;
   if (method->speculates()) {
-    SLUICE_TRY(sources, make_sources(spec.sources, options_.drafts.size(), method->has_hierarchy()));
+    SLUICE_TRY(sources,
+               make_sources(spec.sources, sources_at_hand(), method->has_hierarchy(), method->head().has_value()));
   }
 
   const size_t reserved =
@@ -120,6 +124,7 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
       for (size_t i = kept; i < there.size(); ++i) lane.cells.give_back(there[i]);
       there.resize(kept);
       request.residency(lane.model).committed = std::move(there);
+      request.residency(lane.model).settled = std::min(kept, previous->residency(lane.model).settled);
       lane.updates.push_back(Truncate{request.sequence, static_cast<int32_t>(kept), request.spec.sampling});
     }
     request.stats.reused_tokens = static_cast<int64_t>(request.speculation.target.committed.size());
@@ -142,12 +147,30 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   return id;
 }
 
+SourcesAtHand Engine::sources_at_hand() const {
+  const bool head = !options_.drafts.empty() && options_.drafts.back().head;
+  return {.n_drafts = options_.drafts.size() - head, .head = head};
+}
+
+// A method that needs a head needs one of its own kind.
+Status Engine::check_head(const Method& method) const {
+  if (!method.head()) return {};
+  const std::string wants =
+      "--method " + std::string(method.name()) + " needs a trained head of kind " + sluice::name(*method.head());
+  if (!sources_at_hand().head) return input_error(wants + ": give it with --head FILE");
+  const HeadKind kind = options_.drafts.back().head->kind;
+  if (kind != *method.head()) return input_error(wants + "; --head gives one of kind " + sluice::name(kind));
+  return {};
+}
+
 Status Engine::set_method(RequestId id, const std::string& method, const std::vector<std::string>& sources) {
   Request& request = find(id);
   SLUICE_TRY(auto next, make_method(method, request.spec.method_options));
   SLUICE_TRY_STATUS(check_rule(request.spec.sampling, *next));
+  SLUICE_TRY_STATUS(check_head(*next));
   if (next->speculates() && (request.sources.empty() || next->has_hierarchy() != request.method->has_hierarchy())) {
-    SLUICE_TRY(request.sources, make_sources(sources, options_.drafts.size(), next->has_hierarchy()));
+    SLUICE_TRY(request.sources,
+               make_sources(sources, sources_at_hand(), next->has_hierarchy(), next->head().has_value()));
     for (const SourceSlot& slot : request.sources)
       if (slot.local) slot.local->observe(request.tokens);
     request.speculation.n_sources = request.sources.size();
@@ -201,6 +224,9 @@ Status Engine::handle(const Event& event, std::vector<Progress>& progress) {
     }
   } else if (const auto* report = std::get_if<StageReport>(&event)) {
     handle_report(*report);
+  } else if (const auto* taps = std::get_if<TapsArrived>(&event)) {
+    for (Lane& lane : lanes_)
+      if (lane.head) lane.head->arrived(*taps);
   } else if (const auto* failed = std::get_if<WorkerFailed>(&event)) {
     return tl::unexpected<Error>(failed->error);
   }
@@ -248,20 +274,30 @@ void Engine::handle_drafted(const Outcome& outcome) {
     const auto at = requests_.find(id);
     if (at == requests_.end() || at->second.finish != Finish::kNone) continue;
     Request& request = at->second;
-    Speculation& speculation = request.speculation;
     const auto source = request.source_of(outcome.model);
-    if (!source || !speculation.tree.contains(node)) continue;
-    std::vector<Candidate> candidates = drafted.candidates;
-    const auto& local = request.sources[*source].local;
-    if (request.spec.sampling.rule == Rule::kReject && !local) {
-      answer_with_draws(request, *source, node, candidates);
-      continue;
-    }
-    if (local)
-      candidates = request.fusion.fuse(
-          node, candidates, local->expand(speculation.tree.path(node), request.spec.method_options.children));
-    request.method->drafted(speculation, *source, node, std::move(candidates));
+    if (source && request.speculation.tree.contains(node)) take_guesses(request, *source, node, drafted);
   }
+}
+
+void Engine::take_guesses(Request& request, size_t source, NodeId node, const Drafted& drafted) {
+  TokenTree& tree = request.speculation.tree;
+  if (drafted.depth > 0 && !request.method->takes_chains()) return;
+  for (int32_t below = 0; below < drafted.depth; ++below) {
+    const auto& candidates = tree.node(node).candidates;
+    if (candidates.empty() || tree.node(node).position >= request.speculation.last_position) return;
+    const Candidate best = candidates.front();
+    const auto known = tree.child(node, best.token);
+    node = known ? *known : tree.append(node, best.token, best.probability);
+  }
+  if (drafted.depth > 0 && tree.node(node).drafted) return;
+  const auto& local = request.sources[source].local;
+  if (request.spec.sampling.rule == Rule::kReject && !local)
+    return answer_with_draws(request, source, node, drafted.candidates);
+  std::vector<Candidate> candidates = drafted.candidates;
+  if (local)
+    candidates =
+        request.fusion.fuse(node, candidates, local->expand(tree.path(node), request.spec.method_options.children));
+  request.method->drafted(request.speculation, source, node, std::move(candidates));
 }
 
 // Rule `reject`: the children are drawn from q; behind them, what the source ranks next. (Candidates that were ranked,
@@ -292,6 +328,7 @@ void Engine::accept(Request& request, const Accepted& accepted, Progress& progre
   const Resident* resident = speculation.target.find(old_root);
   SLUICE_CHECK(resident != nullptr && resident->cell == accepted.cell, "the last worker verifies the root");
   resolve(*resident, Fate::kAccepted);
+  request.last_verified = resident->batch;
   for (Lane& lane : lanes_) {  // a draft model that doesn't know the root takes it as a prompt row when it comes to it
     Residency& there = request.residency(lane.model);
     const Resident* known = there.find(old_root);
@@ -411,7 +448,7 @@ bool Engine::feed_idle() {
   auto plans = scheduler_.compose(running_, rooms);
   // A method may wait for a source that has no room to answer: then the roots go on alone, and their verdicts make
   // room.
-  const auto quiet = [](const Lane& lane) { return lane.in_flight.empty(); };
+  const auto quiet = [this](const Lane& lane) { return is_quiet(lane); };
   const auto empty = [](const std::vector<Planned>& plan) { return plan.empty(); };
   if (std::all_of(lanes_.begin(), lanes_.end(), quiet) && std::all_of(plans.begin(), plans.end(), empty))
     for (Request* request : running_)
@@ -434,7 +471,7 @@ void Engine::send(Lane& lane, const std::vector<Planned>& plan) {
   Lane::Flight& flight = lane.in_flight[batch.id];
   flight.submitted = executor_->now();
   for (const Planned& planned : plan) {
-    batch.rows.push_back(make_row(lane, planned, static_cast<uint16_t>(batch.rows.size()), batch.id, batch.draws));
+    add_row(lane, planned, batch);
     if (lane.model != kTarget) flight.rows.push_back({planned.request->id, planned.node});
   }
   n_batches_ += lane.model == kTarget;
@@ -442,10 +479,19 @@ void Engine::send(Lane& lane, const std::vector<Planned>& plan) {
   executor_->submit(lane.model, std::move(batch));
 }
 
-Row Engine::make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId batch, std::vector<Draws>& draws) {
+// Nothing is under way, and no state that a head waits for.
+bool Engine::is_quiet(const Lane& lane) const {
+  const auto waits = [&](const Request* request) {
+    return request->last_verified.valid() && request->source_of(lane.model) && !lane.head->knows_committed(*request);
+  };
+  return lane.in_flight.empty() && !(lane.head && std::any_of(running_.begin(), running_.end(), waits));
+}
+
+void Engine::add_row(Lane& lane, const Planned& planned, Batch& batch) {
   Request& request = *planned.request;
   Residency& there = request.residency(lane.model);
-  Row row{.sequence = request.sequence, .cell = lane.cells.take(), .index = index};
+  const auto index = static_cast<uint16_t>(batch.rows.size());
+  Row& row = batch.rows.emplace_back(Row{.sequence = request.sequence, .cell = lane.cells.take(), .index = index});
   TraceRow traced{.node = planned.node, .request = request.id.value, .log_path = planned.log_path};
   if (!planned.node.valid()) {
     row.kind = Row::Kind::kPrompt;
@@ -454,6 +500,7 @@ Row Engine::make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId
     row.parent = there.committed.empty() ? Cell() : there.committed.back();
     there.committed.push_back(row.cell);
     traced.fate = Fate::kPrompt;
+    if (lane.head) lane.head->add_prompt(request, there, batch);
   } else {
     const auto& node = request.speculation.tree.node(planned.node);
     const bool is_root = !node.parent.valid();
@@ -465,13 +512,14 @@ Row Engine::make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId
       const Resident* parent = there.find(node.parent);
       SLUICE_CHECK(parent != nullptr, "parents enter before their children");
       row.parent = parent->cell;
-      if (parent->batch == batch) traced.parent_row = parent->row;
+      if (parent->batch == batch.id) traced.parent_row = parent->row;
       request.stats.drafted += lane.model == kTarget;
     }
     traced.probability = node.probability;
-    there.enter(node.id, {row.cell, batch, index});
-    if (lane.model == kTarget && node.draws) add_draws(request.speculation.tree, node, index, draws);
+    there.enter(node.id, {row.cell, batch.id, index});
+    if (lane.model == kTarget && node.draws) add_draws(request.speculation.tree, node, index, batch.draws);
     if (lane.model != kTarget) traced.fate = Fate::kDrafted;
+    if (lane.head) lane.head->add_node(request, node.id, there, batch);
   }
   if (options_.trace) {
     traced.token = row.token;
@@ -479,7 +527,6 @@ Row Engine::make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId
     traced.text = tokenizer_->piece(row.token, true);
     trace_.batches.back().rows.push_back(std::move(traced));
   }
-  return row;
 }
 
 void Engine::resolve(const Resident& resident, Fate fate) {

@@ -17,16 +17,17 @@
 
 namespace sluice {
 
-// A draft model of the executor's.
+// A draft model of the executor's, or a head.
 struct DraftOptions {
   std::string name;
   int32_t n_cells = 0, n_stages = 1;
+  std::optional<HeadParameters> head;  // if it is one
 };
 
 struct EngineOptions {
   int32_t context = 0;               // tokens a request may have, prompt and answer
   int32_t n_cells = 0;               // cells of the target's workers
-  std::vector<DraftOptions> drafts;  // the smallest first
+  std::vector<DraftOptions> drafts;  // the smallest first, then the head if there is one
   Scheduler::Options scheduler;
   std::vector<LayerRange> cuts;   // for the trace
   std::optional<CostModel> cost;  // of the simulated or paced clock
@@ -79,10 +80,13 @@ class Engine {
   Trace trace() const;
 
  private:
+  SourcesAtHand sources_at_hand() const;
+  Status check_head(const Method& method) const;
   Status handle(const Event& event, std::vector<Progress>& progress);
   void handle_report(const StageReport& report);
   void handle_verdicts(const Outcome& outcome, std::vector<Progress>& progress);
   void handle_drafted(const Outcome& outcome);
+  void take_guesses(Request& request, size_t source, NodeId node, const Drafted& drafted);
   void answer_with_draws(Request& request, size_t source, NodeId node, const std::vector<Candidate>& q);
   void accept(Request& request, const Accepted& accepted, Progress& progress);
   void finish(Request& request, Finish finish);
@@ -91,7 +95,8 @@ class Engine {
   bool feed_idle();
   void send(Lane& lane, const std::vector<Planned>& plan);
   std::optional<double> news_due() const;
-  Row make_row(Lane& lane, const Planned& planned, uint16_t index, BatchId batch, std::vector<Draws>& draws);
+  void add_row(Lane& lane, const Planned& planned, Batch& batch);
+  bool is_quiet(const Lane& lane) const;
   void resolve(const Resident& resident, Fate fate);
   Lane& target() { return lanes_.front(); }
   const Lane& target() const { return lanes_.front(); }

@@ -7,6 +7,7 @@
 
 #include "base/pass_times.h"
 #include "base/wire.h"
+#include "engine/head_feed.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
 #include "tree/residency.h"
@@ -27,7 +28,8 @@ struct Lane {
   CellPool cells;
   std::vector<PathUpdate> updates;  // go out with the next batch
   std::vector<StageClock> stages;
-  PassTimes times;  // of all stages
+  PassTimes times;               // of all stages
+  std::optional<HeadFeed> head;  // if it is one
 
   struct Flight {
     double submitted = 0;
@@ -45,7 +47,8 @@ struct Lane {
     return {.idle = first_stage_load == 0,
             .free_cells = cells.available(),
             .spare_cells = cells.available() - std::min(cells.available(), promised_cells),
-            .times = &times};
+            .times = &times,
+            .head = head ? &*head : nullptr};
   }
   // When the oldest batch under way should come out.
   std::optional<double> due() const {

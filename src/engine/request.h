@@ -80,7 +80,8 @@ struct Request {
   Fusion fusion;  // of a draft model and n-grams
   // Of the answer so far; before there is enough of it, more than any pass takes.
   double seconds_per_token() const;
-  BatchId first_batch;  // outcomes of older batches concern what the sequence was before
+  BatchId last_verified;  // in which the newest verified token entered the target; none before the first
+  BatchId first_batch;    // outcomes of older batches concern what the sequence was before
 };
 
 }  // namespace sluice

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/head_feed.h"
+
 namespace sluice {
 
 namespace {
@@ -97,6 +99,7 @@ std::vector<Planned> Scheduler::compose_draft(const std::vector<Planned>& asked,
   size_t prompt_budget = std::min(budget, static_cast<size_t>(options_.prompt_chunk));
   for (Request* request : requests) {
     if (!request->method->speculates() || !request->source_of(model)) continue;
+    if (room.head && !room.head->knows_committed(*request)) continue;
     const size_t left = request->prompt_rows_left(model), chunk = std::min(prompt_budget, left);
     rows.insert(rows.end(), chunk, Planned{.request = request});
     prompt_budget -= chunk;
@@ -112,6 +115,12 @@ std::vector<Planned> Scheduler::compose_draft(const std::vector<Planned>& asked,
          node.valid() && !ask.request->residency(model).entered(node) && !planned.contains({ask.request, node});
          node = tree.node(node).parent)
       missing.push_back(node);
+    if (room.head) {
+      if (missing.empty() || planned.contains({ask.request, tree.node(missing.back()).parent}) ||
+          !room.head->can_guess(*ask.request, missing.back()))
+        continue;
+      missing = {missing.back()};
+    }
     if (rows.size() + missing.size() > budget || missing.size() > spare + 1) break;
     for (size_t i = missing.size(); i-- > 0;) {
       planned.emplace(ask.request, missing[i]);

@@ -16,12 +16,15 @@ struct Planned {
   double log_path = 0.0;
 };
 
+class HeadFeed;
+
 // What a model can take.
 struct Room {
   bool idle = false;  // its first stage has nothing to do
   size_t free_cells = 0;
   size_t spare_cells = 0;  // free ones that are not promised to committed tokens and roots
   const PassTimes* times = nullptr;
+  const HeadFeed* head = nullptr;  // if it is a head
 };
 
 class Scheduler {
@@ -36,7 +39,8 @@ class Scheduler {
   // so trees may grow, and lets sources that answer at once do so.
   //
   // The target: the likeliest nodes of all requests, parents before children, then prompt rows in the order of arrival.
-  // A draft model: prompt rows, then the nodes to expand with those of their ancestors that it doesn't know.
+  // A draft model: prompt rows, then the nodes to expand with those of their ancestors that it doesn't know; a head: as
+  // far as it has the states that they take, and one generation a batch.
   // No more rows than free cells, and of speculated nodes no more than spare ones.
   std::vector<std::vector<Planned>> compose(std::span<Request* const> requests, std::span<const Room> rooms) const;
 

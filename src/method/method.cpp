@@ -3,8 +3,11 @@
 #include <utility>
 
 #include "method/autoregressive.h"
+#include "method/eagle.h"
 #include "method/pipespec.h"
+#include "method/ppsd.h"
 #include "method/sd.h"
+#include "method/spd.h"
 #include "method/specinfer.h"
 #include "method/specpipe.h"
 #include "method/ssd.h"
@@ -24,12 +27,18 @@ Result<std::unique_ptr<Method>> make_method(const std::string& name, const Metho
   if (name == "pipespec") return std::make_unique<PipeSpec>(options);
   if (name == "ssd") return std::make_unique<Ssd>(options);
   if (name == "specpipe") return std::make_unique<SpecPipe>(options);
+  if (name == "eagle3") return std::make_unique<Eagle>(HeadKind::kEagle3, options);
+  if (name == "p-eagle") return std::make_unique<Eagle>(HeadKind::kPEagle, options);
+  if (name == "ppsd") return std::make_unique<Ppsd>(options);
+  if (name == "spd") return std::make_unique<Spd>(options);
   if (name == "surge") return std::make_unique<Surge>(options);
   std::string names;
   for (const auto& known : method_names()) names += (names.empty() ? "" : ", ") + known;
   return input_error("--method " + name + " is not available; there are: auto, " + names);
 }
 
-std::vector<std::string> method_names() { return {"ar", "sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"}; }
+std::vector<std::string> method_names() {
+  return {"ar", "sd", "specinfer", "eagle3", "p-eagle", "ppsd", "spd", "specpipe", "surge", "pipespec", "ssd"};
+}
 
 }  // namespace sluice

@@ -4,12 +4,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/pass_times.h"
 #include "base/result.h"
+#include "model/head_file.h"
 #include "tree/residency.h"
 #include "tree/token_tree.h"
 
@@ -74,6 +76,10 @@ class Method {
   virtual bool speculates() const = 0;
   // Whether its sources are a hierarchy, each better than the one before, instead of one to be fused.
   virtual bool has_hierarchy() const { return false; }
+  // The kind of head that it cannot do without.
+  virtual std::optional<HeadKind> head() const { return std::nullopt; }
+  // Whether a source that guesses several tokens in a row may append them all to the tree.
+  virtual bool takes_chains() const { return false; }
   // Rule `reject`: how many children of a node are drawn from the source's distribution; 0: the rule is not defined for
   // this method's trees. Those children enter with their parent, all of them.
   virtual int32_t draws() const { return 0; }

@@ -11,6 +11,7 @@ class SpeculativeDecoding final : public Method {
   explicit SpeculativeDecoding(const MethodOptions& options) : length_(options.depth) {}
   std::string_view name() const override { return "sd"; }
   bool speculates() const override { return true; }
+  bool takes_chains() const override { return true; }
   bool fills_pipeline() const override { return false; }
   int32_t draws() const override { return 1; }
   Proposal propose(Speculation& speculation, const Idle& idle) override;

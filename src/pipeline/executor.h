@@ -17,7 +17,7 @@ struct WorkerFailed {
 };
 // The time that was asked for has come.
 struct Woken {};
-using Event = std::variant<Outcome, StageReport, WorkerFailed, Woken>;
+using Event = std::variant<Outcome, StageReport, TapsArrived, WorkerFailed, Woken>;
 
 // Runs the stages of all models. Used by one thread, the coordinator's.
 class Executor {
@@ -47,6 +47,7 @@ class Executor {
 struct Pipeline {
   std::vector<Worker> workers;
   std::optional<CostModel> cost;
+  bool is_head = false;  // what the target taps goes to its first worker, and then TapsArrived to the coordinator
 };
 
 // One thread a stage, queues between them, the real clock. A model with a cost is paced: each stage takes at least the

@@ -86,6 +86,7 @@ class ThreadsExecutor final : public Executor {
     for (size_t m = 0; m < pipelines.size(); ++m) {
       models_[m].id = ModelId(static_cast<int32_t>(m));
       models_[m].pacing = std::move(pipelines[m].cost);
+      models_[m].is_head = pipelines[m].is_head;
       models_[m].stages = std::vector<Stage>(pipelines[m].workers.size());
     }
     try {
@@ -110,7 +111,7 @@ class ThreadsExecutor final : public Executor {
   std::optional<Event> poll() override { return events_.try_pop(); }
 
   void submit(ModelId model, Batch batch) override {
-    at(model).stages.front().batches.push(std::move(batch), Clock::now());
+    at(model).stages.front().messages.push(std::move(batch), Clock::now());
   }
 
   void cancel(ModelId id, Cancel cancel) override {
@@ -133,7 +134,7 @@ class ThreadsExecutor final : public Executor {
     Cancel cancel;
   };
   struct Stage {
-    DelayedQueue<Batch> batches;
+    DelayedQueue<std::variant<Batch, std::shared_ptr<const Taps>>> messages;
     std::mutex cancel_mutex;
     std::vector<TimedCancel> cancels;
     std::thread thread;
@@ -141,6 +142,7 @@ class ThreadsExecutor final : public Executor {
   struct Model {
     ModelId id;
     std::optional<CostModel> pacing;
+    bool is_head = false;
     std::vector<Stage> stages;
   };
 
@@ -148,7 +150,7 @@ class ThreadsExecutor final : public Executor {
 
   void stop() {
     for (auto& model : models_)
-      for (auto& stage : model.stages) stage.batches.close();
+      for (auto& stage : model.stages) stage.messages.close();
     for (auto& model : models_)
       for (auto& stage : model.stages)
         if (stage.thread.joinable()) stage.thread.join();
@@ -183,14 +185,24 @@ class ThreadsExecutor final : public Executor {
     const bool last = s + 1 == model.stages.size();
     const auto& pacing = model.pacing;
     auto previous_arrival = start_;  // a link is FIFO: a small message doesn't overtake a large one
-    while (auto batch = model.stages[s].batches.pop()) {
+    auto previous_taps = start_;
+    while (auto message = model.stages[s].messages.pop()) {
+      if (const auto* taps = std::get_if<std::shared_ptr<const Taps>>(&*message)) {
+        worker.receive(**taps);
+        continue;
+      }
       const auto begin = Clock::now();
       take_cancels(model.stages[s], worker);
-      Worker::Done done = worker.process(std::move(*batch));
+      Worker::Done done = worker.process(std::get<Batch>(std::move(*message)));
       if (pacing)
         std::this_thread::sleep_until(
             begin + seconds(pacing->stage_seconds(worker.stage(), done.rows_computed, done.head_rows)));
       const auto end = Clock::now();
+      if (done.taps) {
+        const auto n_states = static_cast<int32_t>(done.taps->rows.size() * done.taps->layers.size());
+        previous_taps = std::max(previous_taps, end + seconds(pacing ? pacing->transfer_seconds(n_states) : 0.0));
+        send(std::move(*done.taps), previous_taps);
+      }
       const StageReport report{worker.stage(),
                                done.onward.id,
                                since_start(begin),
@@ -203,10 +215,19 @@ class ThreadsExecutor final : public Executor {
       } else {
         const double transfer = pacing ? pacing->transfer_seconds(static_cast<int32_t>(done.onward.rows.size())) : 0.0;
         previous_arrival = std::max(previous_arrival, end + seconds(transfer));
-        model.stages[s + 1].batches.push(std::move(done.onward), previous_arrival);
+        model.stages[s + 1].messages.push(std::move(done.onward), previous_arrival);
       }
       events_.push(report, end);  // the coordinator sits beside the first stage; of the others it only keeps the record
     }
+  }
+
+  // The heads sit beside the coordinator. What it asks of them once it knows of the taps comes after these.
+  void send(Taps taps, Clock::time_point arrival) {
+    const TapsArrived arrived{taps.batch, taps.stage};
+    const auto shared = std::make_shared<const Taps>(std::move(taps));
+    for (Model& head : models_)
+      if (head.is_head) head.stages.front().messages.push(shared, arrival);
+    events_.push(arrived, arrival);
   }
 
   Clock::time_point start_;

@@ -21,7 +21,10 @@ class VirtualExecutor final : public Executor {
   VirtualExecutor(std::vector<Pipeline> pipelines, Jitter jitter) : jitter_(jitter) {
     for (auto& pipeline : pipelines) {
       SLUICE_CHECK(pipeline.cost.has_value(), "a simulated model has a cost");
-      Model& model = models_.emplace_back(Model{ModelId(static_cast<int32_t>(models_.size())), *pipeline.cost, {}});
+      Model& model = models_.emplace_back(Model{.id = ModelId(static_cast<int32_t>(models_.size())),
+                                                .cost = *pipeline.cost,
+                                                .is_head = pipeline.is_head,
+                                                .stages = {}});
       for (auto& worker : pipeline.workers) model.stages.push_back({std::move(worker), {}});
     }
   }
@@ -70,10 +73,12 @@ class VirtualExecutor final : public Executor {
     std::deque<Batch> queue;
     bool busy = false;
     double last_arrival = 0.0;
+    double last_taps = 0.0;  // when the last of them arrive
   };
   struct Model {
     ModelId id;
     CostModel cost;
+    bool is_head = false;
     std::vector<Stage> stages;
     double last_verdict = 0.0;  // when the last outcome arrives
   };
@@ -147,6 +152,7 @@ class VirtualExecutor final : public Executor {
   void finish(Model& model, size_t s, double begin, Worker::Done& done) {
     Stage& stage = model.stages[s];
     stage.busy = false;
+    if (done.taps) send(model, stage, std::move(*done.taps));
     const StageReport report{
         stage.worker.stage(), done.onward.id, begin, now_, static_cast<uint16_t>(done.rows_computed), model.id};
     if (s + 1 == model.stages.size()) {
@@ -160,6 +166,17 @@ class VirtualExecutor final : public Executor {
     }
     tell(report, now_);
     plan(now_, Order::kStart, [this, &model, s] { start(model, s); });
+  }
+
+  // The heads sit beside the coordinator.
+  void send(Model& model, Stage& stage, Taps taps) {
+    const auto n_states = static_cast<int32_t>(taps.rows.size() * taps.layers.size());
+    stage.last_taps = std::max(stage.last_taps, now_ + vary(model.cost.transfer_seconds(n_states)));
+    plan(stage.last_taps, Order::kArrive, [this, t = std::make_shared<Taps>(std::move(taps))] {
+      for (Model& head : models_)
+        if (head.is_head) head.stages.front().worker.receive(*t);
+      events_.push_back(TapsArrived{t->batch, t->stage});
+    });
   }
 
   Jitter jitter_;

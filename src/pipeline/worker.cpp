@@ -13,6 +13,8 @@ Worker::Worker(Options options, StageRunner runner) : options_(options), runner_
 Worker::Worker(Options options, std::optional<LazyRunner> runner, std::shared_ptr<Memo> memo)
     : options_(options), lazy_(std::move(runner)), memo_(std::move(memo)) {}
 
+Worker::Worker(Options options, std::unique_ptr<HeadModule> head) : options_(options), head_(std::move(head)) {}
+
 void Worker::cancel(const Cancel& cancel) {
   cancelled_.insert(cancelled_.end(), cancel.rows.begin(), cancel.rows.end());
 }
@@ -21,6 +23,7 @@ Worker::Done Worker::process(Batch batch) {
   if (options_.last) learn(batch);
   if (runner_) runner_->enter(batch.updates, batch.rows);
   if (lazy_) lazy_->enter(batch.updates, batch.rows);
+  if (head_) head_->enter(batch.updates, batch.rows);
   drop_cancelled(batch);
   if (options_.last && !drafts()) drop_dead(batch);
 
@@ -30,9 +33,12 @@ Worker::Done Worker::process(Batch batch) {
     batch.hidden.resize(batch.rows.size() * static_cast<size_t>(options_.d_model));
     runner_->run(batch.rows, batch.hidden);
   }
+  if (options_.feeds_heads) done.taps = tapped(batch);
   if (options_.last) {
     done.outcome.batch = batch.id;
-    if (drafts()) {
+    if (head_) {
+      guess_by_head(batch, done);
+    } else if (drafts()) {
       guess(batch, done);
     } else {
       verify(batch, done);
@@ -151,6 +157,45 @@ void Worker::draw(std::span<const Row> rows, std::span<const float> hidden, std:
   }
 }
 
+Taps Worker::tapped(const Batch& batch) const {
+  Taps taps{
+      .batch = batch.id, .stage = options_.stage, .rows = batch.rows, .layers = runner_->options().taps, .states = {}};
+  if (batch.rows.empty()) return taps;
+  for (size_t i = 0; i < taps.layers.size(); ++i) {
+    const auto states = runner_->tap(i);
+    taps.states.insert(taps.states.end(), states.begin(), states.end());
+  }
+  return taps;
+}
+
+std::vector<Candidate> Worker::candidates(const TopLogits& top, SequenceId sequence, int32_t position) const {
+  const SamplingParams& sampling = sampling_.at(sequence);
+  return sampling.rule == Rule::kReject ? draft_distribution(top, sampling)
+                                        : sluice::guess(top, sampling, position, options_.candidates);
+}
+
+void Worker::guess_by_head(const Batch& batch, Done& done) {
+  std::vector<float> hidden;
+  head_->run(batch, hidden);
+  const size_t n = hidden.size() / static_cast<size_t>(options_.d_model);
+  const auto v = static_cast<size_t>(options_.n_vocab);
+  logits_.resize(n * v);
+  head_->logits(hidden, logits_);
+  const std::vector<Token>& vocabulary = head_->parameters().vocabulary;
+  size_t i = 0;
+  for (const Row& row : batch.rows) {
+    if (row.kind == Row::Kind::kPrompt) continue;
+    for (size_t depth = 0; depth < head_->guesses(); ++depth, ++i) {
+      TopLogits top = top_logits(std::span(logits_).subspan(i * v, v), options_.guessable);
+      if (!vocabulary.empty())
+        for (auto& entry : top.entries) entry.token = vocabulary[static_cast<size_t>(entry.token)];
+      const auto below = static_cast<int32_t>(depth);
+      done.outcome.drafted.push_back({row.index, below, candidates(top, row.sequence, row.position + 1 + below)});
+    }
+  }
+  done.head_rows = static_cast<int32_t>(n);
+}
+
 void Worker::guess(const Batch& batch, Done& done) {
   const size_t d = static_cast<size_t>(options_.d_model);
   std::vector<Row> rows;
@@ -163,13 +208,8 @@ void Worker::guess(const Batch& batch, Done& done) {
                     batch.hidden.begin() + static_cast<ptrdiff_t>((i + 1) * d));
   }
   const std::vector<TopLogits> top = tops(rows, hidden);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const SamplingParams& sampling = sampling_.at(rows[i].sequence);
-    done.outcome.drafted.push_back(
-        {rows[i].index, sampling.rule == Rule::kReject
-                            ? draft_distribution(top[i], sampling)
-                            : sluice::guess(top[i], sampling, rows[i].position + 1, options_.candidates)});
-  }
+  for (size_t i = 0; i < rows.size(); ++i)
+    done.outcome.drafted.push_back({rows[i].index, 0, candidates(top[i], rows[i].sequence, rows[i].position + 1)});
   done.head_rows = static_cast<int32_t>(rows.size());
 }
 
@@ -226,12 +266,16 @@ Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineO
   const bool lazy = options.memo != nullptr;
   for (size_t s = 0; s < n; ++s) {
     const bool last = s + 1 == n;
+    std::vector<int32_t> taps;
+    for (const int32_t layer : options.taps)
+      if (layer > 0 && stage_of_layer(options.cuts, layer) == static_cast<int32_t>(s)) taps.push_back(layer);
     const Worker::Options worker{.stage = StageId(static_cast<int32_t>(s)),
                                  .last = last,
                                  .d_model = model.hparams().d_model,
                                  .n_vocab = model.hparams().n_vocab,
                                  .candidates = options.candidates,
-                                 .guessable = options.guessable};
+                                 .guessable = options.guessable,
+                                 .feeds_heads = !taps.empty()};
     if (lazy && !last) {
       workers.emplace_back(worker, std::nullopt, options.memo);
       continue;
@@ -244,7 +288,7 @@ Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineO
                                                         .n_cells = options.n_cells,
                                                         .max_rows = options.max_rows,
                                                         .threads = options.threads,
-                                                        .taps = {}}));
+                                                        .taps = std::move(taps)}));
     if (lazy) {
       workers.emplace_back(worker, LazyRunner(std::move(runner), identity(model, options.kv), model.hparams().d_model),
                            options.memo);
@@ -253,6 +297,27 @@ Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineO
     }
   }
   return workers;
+}
+
+Result<std::vector<Worker>> make_head_worker(const HeadFile& head, const PipelineOptions& options, int32_t guesses) {
+  SLUICE_TRY(auto module,
+             HeadModule::create(head, {.n_cells = options.n_cells, .threads = options.threads, .guesses = guesses}));
+  const HeadParameters& parameters = head.parameters();
+  std::vector<Worker> workers;
+  workers.emplace_back(Worker::Options{.stage = StageId(0),
+                                       .last = true,
+                                       .d_model = parameters.hparams.d_model,
+                                       .n_vocab = parameters.n_guessable(),
+                                       .candidates = options.candidates,
+                                       .guessable = options.guessable},
+                       std::move(module));
+  return workers;
+}
+
+int32_t stage_of_layer(std::span<const LayerRange> cuts, int32_t layer) {
+  const auto at = std::find_if(cuts.begin(), cuts.end(), [layer](const LayerRange& cut) { return layer <= cut.last; });
+  SLUICE_CHECK(at != cuts.end(), "a layer of the model");
+  return static_cast<int32_t>(at - cuts.begin());
 }
 
 }  // namespace sluice

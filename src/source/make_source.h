@@ -11,16 +11,25 @@
 
 namespace sluice {
 
-// Where a method's guesses come from: the text itself, a draft model on its own worker, or both, fused.
+// Where a method's guesses come from: the text itself, a draft model or a head on its own worker, or both, fused.
 struct SourceSlot {
   std::unique_ptr<Source> local;  // answers at once
   std::optional<size_t> draft;    // which of the draft models, the smallest being 0; answers when it has computed
+  bool is_head = false;           // `draft` is the head, which comes after the draft models
   std::string name() const;
 };
 
-// By the names of --source; empty: draft models if there are any, else n-grams. A hierarchy gets a slot for each
-// source, all draft models in their order; otherwise there is one slot, with the largest draft model.
+// What a method's sources can be made of.
+struct SourcesAtHand {
+  size_t n_drafts = 0;
+  bool head = false;
+};
+
+// By the names of --source; empty: what the method prefers, that is the head if it `wants_head`, else draft models if
+// there are any, else the head, else n-grams. A hierarchy gets a slot for each source, all draft models in their order;
+// otherwise there is one slot, with the head or the largest draft model.
 // Errors name --source and list what there is.
-Result<std::vector<SourceSlot>> make_sources(const std::vector<std::string>& names, size_t n_drafts, bool hierarchy);
+Result<std::vector<SourceSlot>> make_sources(const std::vector<std::string>& names, SourcesAtHand at_hand,
+                                             bool hierarchy, bool wants_head = false);
 
 }  // namespace sluice

@@ -42,6 +42,7 @@ struct Resident {
 class Residency {
  public:
   std::vector<Cell> committed;  // committed[i] holds token i of the sequence; not all of them may have entered yet
+  size_t settled = 0;           // of a head: how many of the committed tokens will not be computed again
 
   bool entered(NodeId node) const { return residents_.contains(node); }
   const Resident* find(NodeId node) const {

@@ -9,7 +9,7 @@ using Names = std::vector<std::string>;
 
 // The slots, as "ngram", "draft 0" or "ngram+draft 1".
 Names slots(const Names& names, size_t n_drafts, bool hierarchy) {
-  const auto made = make_sources(names, n_drafts, hierarchy);
+  const auto made = make_sources(names, {n_drafts, false}, hierarchy);
   EXPECT_TRUE(made);
   Names all;
   for (const SourceSlot& slot : *made)
@@ -18,7 +18,7 @@ Names slots(const Names& names, size_t n_drafts, bool hierarchy) {
 }
 
 std::string error_of(const Names& names, size_t n_drafts) {
-  const auto made = make_sources(names, n_drafts, false);
+  const auto made = make_sources(names, {n_drafts, false}, false);
   if (made) return "";
   EXPECT_EQ(made.error().kind, ErrorKind::kInput);
   return made.error().message;

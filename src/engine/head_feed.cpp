@@ -1,0 +1,110 @@
+#include "engine/head_feed.h"
+
+#include <algorithm>
+
+#include "pipeline/worker.h"
+
+namespace sluice {
+
+HeadFeed::HeadFeed(const HeadParameters& head, std::span<const LayerRange> cuts)
+    : kind_(head.kind),
+      n_stages_(static_cast<int32_t>(cuts.size())),
+      timing_(head.kind == HeadKind::kSpd && head.output_timing ? 1 : 0),
+      last_tap_(0),
+      passed_(cuts.size()) {
+  for (const auto& of_depth : head.taps)
+    for (const int32_t layer : of_depth)
+      if (layer > 0) last_tap_ = std::max(last_tap_, stage_of_layer(cuts, layer));
+}
+
+void HeadFeed::arrived(const TapsArrived& taps) { passed_[static_cast<size_t>(taps.stage.value)] = taps.batch; }
+
+bool HeadFeed::knows_committed(const Request& request) const {
+  return request.last_verified.valid() && passed(request.last_verified, last_tap_);
+}
+
+bool HeadFeed::can_guess(const Request& request, NodeId node) const {
+  const Speculation& speculation = request.speculation;
+  if (kind_ == HeadKind::kEagle3 || kind_ == HeadKind::kPEagle) return true;
+  const Resident* resident = speculation.target.find(node);
+  if (resident == nullptr) return false;
+  if (kind_ == HeadKind::kExit) return passed(resident->batch, last_tap_);
+  int32_t distance = 0;
+  for (; node.valid(); node = speculation.tree.node(node).parent, ++distance) {
+    const int32_t depth = depth_at(distance);
+    if (depth > 0 && !passed(speculation.target.find(node)->batch, depth - 1)) return false;
+  }
+  return true;
+}
+
+Cell HeadFeed::cell_of_committed(const Request& request, size_t i) const {
+  const auto& committed = request.speculation.target.committed;
+  if (kind_ != HeadKind::kEagle3 && kind_ != HeadKind::kPEagle) return committed[i];
+  return i == 0 ? Cell() : committed[i - 1];
+}
+
+// Of the first `n` committed tokens those that entered as guesses: their states are known now, for good.
+void HeadFeed::refresh_committed(const Request& request, size_t n, Residency& there, Batch& batch) const {
+  for (; there.settled < n; ++there.settled) {
+    const size_t i = there.settled;
+    if (kind_ == HeadKind::kExit || !cell_of_committed(request, i).valid()) continue;  // these never change
+    batch.refreshes.push_back({.sequence = request.sequence,
+                               .token = request.tokens[i],
+                               .position = static_cast<int32_t>(i),
+                               .own = there.committed[i],
+                               .cell = cell_of_committed(request, i),
+                               .depth = n_stages_,
+                               .last = true});
+  }
+}
+
+// SPD: the tokens in flight before the node, the oldest first, each at the depth of its distance.
+void HeadFeed::refresh_ancestors(const Request& request, NodeId node, const Residency& there, Batch& batch) const {
+  const TokenTree& tree = request.speculation.tree;
+  std::vector<Refresh> refreshes;
+  int32_t distance = 1;
+  for (NodeId id = tree.node(node).parent; id.valid(); id = tree.node(id).parent, ++distance) {
+    const Cell own = there.find(id)->cell;
+    const bool done = std::any_of(batch.refreshes.begin(), batch.refreshes.end(), [&](const Refresh& other) {
+      return other.sequence == request.sequence && other.own == own;
+    });
+    if (done) break;  // another node of this level has the same ancestors from here on
+    refreshes.push_back({.sequence = request.sequence,
+                         .token = tree.node(id).token,
+                         .position = tree.node(id).position,
+                         .own = own,
+                         .cell = request.speculation.target.find(id)->cell,
+                         .depth = depth_at(distance)});
+  }
+  batch.refreshes.insert(batch.refreshes.end(), refreshes.rbegin(), refreshes.rend());
+}
+
+void HeadFeed::add_prompt(const Request& request, Residency& there, Batch& batch) const {
+  const Row& row = batch.rows.back();
+  const auto i = static_cast<size_t>(row.position);
+  const Cell cell = cell_of_committed(request, i);
+  refresh_committed(request, i, there, batch);
+  if (cell.valid()) batch.features.push_back({.row = row.index, .cell = cell, .depth = n_stages_, .last = true});
+  there.settled = i + 1;
+}
+
+void HeadFeed::add_node(const Request& request, NodeId node, Residency& there, Batch& batch) const {
+  refresh_committed(request, there.committed.size(), there, batch);
+  const Row& row = batch.rows.back();
+  const Speculation& speculation = request.speculation;
+  switch (kind_) {
+    case HeadKind::kExit:
+      batch.features.push_back({.row = row.index, .cell = speculation.target.find(node)->cell, .last = true});
+      break;
+    case HeadKind::kSpd:
+      refresh_ancestors(request, node, there, batch);
+      if (timing_ > 0)
+        batch.features.push_back({.row = row.index, .cell = speculation.target.find(node)->cell, .depth = timing_});
+      break;
+    default:  // EAGLE: the token before the root has been verified
+      if (node == speculation.tree.root().id && !speculation.target.committed.empty())
+        batch.features.push_back({.row = row.index, .cell = speculation.target.committed.back()});
+  }
+}
+
+}  // namespace sluice

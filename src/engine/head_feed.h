@@ -1,0 +1,47 @@
+// The coordinator's side of a head: which of the target's states its worker has by now, and which of them a row takes.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/wire.h"
+#include "engine/request.h"
+#include "model/head_file.h"
+
+namespace sluice {
+
+class HeadFeed {
+ public:
+  // `cuts`: the target's. REQUIRES: those of an SPD head, if it is one.
+  HeadFeed(const HeadParameters& head, std::span<const LayerRange> cuts);
+
+  void arrived(const TapsArrived& taps);
+
+  // Whether the states of all committed tokens before the root are there. Not before the first token of the answer.
+  bool knows_committed(const Request& request) const;
+  // Whether a guess at the node's children could be made now, or soon without anybody else's doing: SPD's module
+  // guesses once the node has entered the target and its ancestors have got as far as they were when it was trained; an
+  // exit, once the node has passed it. REQUIRES: knows_committed().
+  bool can_guess(const Request& request, NodeId node) const;
+
+  // What the head's row of the next committed token, or of a node, takes; and what has to be refreshed first. `there`:
+  // the head's own residency. REQUIRES: can_guess(); batch.rows holds the row.
+  void add_prompt(const Request& request, Residency& there, Batch& batch) const;
+  void add_node(const Request& request, NodeId node, Residency& there, Batch& batch) const;
+
+ private:
+  bool passed(BatchId batch, int32_t stage) const { return batch <= passed_[static_cast<size_t>(stage)]; }
+  // The target's cell whose states committed token i takes; none for the first one of an EAGLE head.
+  Cell cell_of_committed(const Request& request, size_t i) const;
+  int32_t depth_at(int32_t distance) const { return std::min(distance + timing_, n_stages_); }
+  void refresh_committed(const Request& request, size_t n, Residency& there, Batch& batch) const;
+  void refresh_ancestors(const Request& request, NodeId node, const Residency& there, Batch& batch) const;
+
+  HeadKind kind_;
+  int32_t n_stages_;
+  int32_t timing_ = 0;           // SPD: depth of the newest token
+  int32_t last_tap_;             // the last stage that is tapped
+  std::vector<BatchId> passed_;  // by stage: the newest batch whose taps have come
+};
+
+}  // namespace sluice

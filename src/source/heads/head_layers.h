@@ -1,0 +1,79 @@
+// Decoder layers over rows whose inputs a head chooses: what all kinds of heads compute with.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "compute/attention.h"
+#include "compute/kernels/kernels.h"
+#include "compute/layer.h"
+#include "compute/paths.h"
+#include "compute/rope.h"
+#include "model/head_file.h"
+
+namespace sluice {
+
+// A row in an attention: where its keys and values go, by which position they are turned, and what it sees.
+struct HeadRow {
+  Cell cell;
+  int32_t position = 0;
+  Path path;
+};
+
+// Keys and values are f32. Thread safety: none. Matrices are [rows, width], rows one after another.
+class HeadLayers {
+ public:
+  // Cells 0 … n_cells - 1 may be used. Errors name a weight of a type that has no product.
+  static Result<std::unique_ptr<HeadLayers>> create(const HeadFile& file, int32_t n_cells, int32_t threads);
+
+  const HeadParameters& parameters() const { return parameters_; }
+  const HeadWeights& weights() const { return weights_; }
+  const std::vector<Linear>& fc() const { return fc_; }
+  size_t n_layers() const { return layers_.size(); }
+  size_t d_model() const { return d_; }
+
+  // y (+)= x W^T. x: [n, n_in], y: [n, n_out].
+  void product(const Linear& weight, const float* x, size_t n, float* y, bool add = false);
+  // Each row of x over its root mean square, times `weight` if there is one. x, y: [n, width]; may be the same.
+  void normalise(const float* x, size_t n, size_t width, std::span<const float> weight, float* y) const;
+  void normalise_for(size_t layer, const float* x, size_t n, float* y) const {
+    normalise(x, n, d_, layers_[layer].attention_norm, y);
+  }
+  void embed(Token token, float* out) const { copy_row_f32(weights_.token_embedding, token, {out, d_}); }
+
+  // Keys and values of the rows. inputs: what queries, keys and values are projected from, normed.
+  void keep(size_t layer, std::span<const HeadRow> rows, const float* inputs);
+  // The layer's work on x: [n, d_model], the rows' states, once the keys and values that they see are kept.
+  void advance(size_t layer, std::span<const HeadRow> rows, const float* inputs, float* x);
+
+  // hidden: [n, d_model], before the norm; logits: [n, n_guessable].
+  void logits(std::span<const float> hidden, std::span<float> logits);
+
+ private:
+  HeadLayers(const HeadFile& file, HeadWeights weights, int32_t n_cells, int32_t threads);
+  Status prepare(int32_t n_cells);
+  void turn(std::span<const HeadRow> rows, int32_t n_heads, float* values);
+
+  static constexpr size_t kRows = 64;  // that share a pass over a matrix
+
+  const kernels::Kernels& kernels_ = kernels::kernels();
+  HeadParameters parameters_;
+  HeadWeights weights_;
+  Arena packed_;
+  size_t d_;
+  AttentionShape shape_;
+  Rope rope_;
+  TreeAttention attention_;
+  ThreadTeam team_;
+  std::vector<Layer> layers_;
+  std::vector<Linear> fc_;
+  std::optional<Linear> output_;
+  std::vector<float> output_norm_;
+  LinearInput input_{kRows};
+  AttentionScratch scratch_;
+  std::vector<float> q_, k_, v_, attended_, normed_, gate_, up_, angles_;
+};
+
+}  // namespace sluice

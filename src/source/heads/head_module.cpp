@@ -1,0 +1,65 @@
+#include "source/heads/head_module.h"
+
+#include <algorithm>
+
+#include "source/heads/eagle_head.h"
+#include "source/heads/early_exit.h"
+#include "source/heads/spd_module.h"
+
+namespace sluice {
+
+Result<std::unique_ptr<HeadModule>> HeadModule::create(const HeadFile& file, const Options& options) {
+  const HeadKind kind = file.parameters().kind;
+  const int32_t more = kind == HeadKind::kPEagle ? EagleHead::extra_cells(options.guesses) : 0;
+  SLUICE_TRY(auto layers, HeadLayers::create(file, options.n_cells + more, options.threads));
+  switch (kind) {
+    case HeadKind::kSpd:
+      return std::make_unique<SpdModule>(std::move(layers), options.n_cells);
+    case HeadKind::kEagle3:
+      return std::make_unique<EagleHead>(std::move(layers), options.n_cells, 1);
+    case HeadKind::kPEagle:
+      return std::make_unique<EagleHead>(std::move(layers), options.n_cells, options.guesses);
+    case HeadKind::kExit:
+      return std::make_unique<EarlyExit>(std::move(layers), options.n_cells);
+    case HeadKind::kDraft:
+      break;
+  }
+  return input_error(file.path() + ": a draft model: give it with --draft instead of --head");
+}
+
+void HeadModule::enter(std::span<const PathUpdate> updates, std::span<const Row> rows) {
+  for (const PathUpdate& update : updates) paths_.apply(update);
+  for (const Row& row : rows) paths_.enter(row);
+}
+
+HeadRow HeadModule::head_row(SequenceId sequence, int32_t position, Cell own) const {
+  HeadRow row{.cell = own, .position = position - first_position_, .path = {}};
+  paths_.find({.sequence = sequence, .position = position, .cell = own}, row.path);
+  for (int32_t left_out = 0; left_out < first_position_; ++left_out) {
+    if (row.path.committed.empty())
+      row.path.branch.erase(row.path.branch.begin());
+    else
+      row.path.committed = row.path.committed.subspan(1);
+  }
+  return row;
+}
+
+void HeadModule::state(Cell target, int32_t layer, float* out) const {
+  if (layer == 0) return layers_->embed(states_.token(target), out);
+  std::copy_n(states_.state(target, layer), layers_->d_model(), out);
+}
+
+std::vector<float> HeadModule::concatenated(Cell target, std::span<const int32_t> layers) const {
+  const size_t d = layers_->d_model();
+  std::vector<float> states(layers.size() * d);
+  for (size_t i = 0; i < layers.size(); ++i) state(target, layers[i], &states[i * d]);
+  return states;
+}
+
+const Feature* feature_of(const Batch& batch, const Row& row) {
+  const auto at = std::find_if(batch.features.begin(), batch.features.end(),
+                               [&](const Feature& feature) { return feature.row == row.index; });
+  return at == batch.features.end() ? nullptr : &*at;
+}
+
+}  // namespace sluice
