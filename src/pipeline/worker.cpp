@@ -8,10 +8,10 @@
 
 namespace sluice {
 
-Worker::Worker(Options options, StageRunner runner) : options_(options), runner_(std::move(runner)) {}
+Worker::Worker(Options options, StageRunner runner) : options_(std::move(options)), runner_(std::move(runner)) {}
 
 Worker::Worker(Options options, std::optional<LazyRunner> runner, std::shared_ptr<Memo> memo)
-    : options_(options), lazy_(std::move(runner)), memo_(std::move(memo)) {}
+    : options_(std::move(options)), lazy_(std::move(runner)), memo_(std::move(memo)) {}
 
 void Worker::cancel(const Cancel& cancel) {
   cancelled_.insert(cancelled_.end(), cancel.rows.begin(), cancel.rows.end());
@@ -196,9 +196,19 @@ std::vector<TopLogits> Worker::tops(std::span<const Row> rows, std::span<const f
     runner_->logits(hidden, logits_);
   }
   for (size_t i = 0; i < unknown.size(); ++i) {
-    top[places[i]] = top_logits(std::span(logits_).subspan(i * v, v), options_.guessable);
+    top[places[i]] = this->top(std::span(logits_).subspan(i * v, v));
     if (lazy()) memo_->keep(key(unknown[i]), top[places[i]]);
   }
+  return top;
+}
+
+// A head over some of the tokens has a row for each, and the rows rise as the tokens do.
+TopLogits Worker::top(std::span<const float> logits) const {
+  const auto& tokens = options_.vocabulary;
+  if (tokens.empty()) return top_logits(logits, options_.guessable);
+  const auto end = std::lower_bound(tokens.begin(), tokens.end(), options_.guessable);
+  TopLogits top = top_logits(logits, static_cast<int32_t>(end - tokens.begin()));
+  for (auto& entry : top.entries) entry.token = tokens[static_cast<size_t>(entry.token)];
   return top;
 }
 
@@ -212,6 +222,7 @@ PathKey identity(const ModelFile& model, KvType kv) {
   for (const int32_t n : {h.n_layers, h.d_model, h.n_heads, h.n_kv_heads, h.head_dim, h.d_ff, h.n_vocab})
     key = key.with(static_cast<uint64_t>(n));
   for (int32_t l = 0; l < h.n_layers; ++l) key = key.with(static_cast<uint64_t>(model.layer_bytes(l)));
+  for (const Token token : model.head_tokens()) key = key.with(static_cast<uint64_t>(token));
   if (const auto weights = model.map({0, 0}, false, true))
     for (int64_t i = 0; i < weights->output_norm.ne[0]; ++i)
       key = key.with(std::bit_cast<uint32_t>(reinterpret_cast<const float*>(weights->output_norm.data)[i]));
@@ -229,9 +240,10 @@ Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineO
     const Worker::Options worker{.stage = StageId(static_cast<int32_t>(s)),
                                  .last = last,
                                  .d_model = model.hparams().d_model,
-                                 .n_vocab = model.hparams().n_vocab,
+                                 .n_vocab = model.n_logits(),
                                  .candidates = options.candidates,
-                                 .guessable = options.guessable};
+                                 .guessable = options.guessable,
+                                 .vocabulary = model.head_tokens()};
     if (lazy && !last) {
       workers.emplace_back(worker, std::nullopt, options.memo);
       continue;
