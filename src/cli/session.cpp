@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "model/head_file.h"
 #include "model/utf8.h"
 #include "plan/measure.h"
 
@@ -77,6 +78,11 @@ Result<Session> Session::open(const CommonOptions& options) {
     session.template_ = std::move(*parsed);
   }
   for (const auto& draft : options.drafts) {
+    if (HeadFile::is_head(draft)) {
+      SLUICE_TRY(auto head, ModelFile::open_draft(draft, *session.model_));
+      session.drafts_.push_back(std::move(head));
+      continue;
+    }
     SLUICE_TRY(auto opened, ModelFile::open(draft));
     SLUICE_TRY(const auto vocabulary, Tokenizer::load(opened));
     SLUICE_TRY_STATUS(check_vocabulary(draft, vocabulary, path, *session.tokenizer_));

@@ -47,7 +47,7 @@ class StageRunner::Impl {
   }
   void logits(int64_t n, const float* hidden, float* logits);
   int32_t d_model() const { return h_.d_model; }
-  int32_t n_vocab() const { return h_.n_vocab; }
+  int32_t n_logits() const { return n_logits_; }
 
  private:
   Impl(const ModelFile& model, const StageOptions& options, StageWeights weights);
@@ -90,6 +90,7 @@ class StageRunner::Impl {
   const kernels::Kernels& kernels_ = kernels::kernels();
   StageOptions options_;
   HyperParameters h_;
+  int32_t n_logits_;
   StageWeights weights_;
   Arena packed_;
   AttentionShape shape_;
@@ -117,6 +118,7 @@ class StageRunner::Impl {
 StageRunner::Impl::Impl(const ModelFile& model, const StageOptions& options, StageWeights weights)
     : options_(options),
       h_(model.hparams()),
+      n_logits_(model.n_logits()),
       weights_(std::move(weights)),
       shape_{h_.n_heads, h_.n_kv_heads, h_.head_dim},
       rope_(h_.rope, vector_or_empty(weights_.rope_factors)),
@@ -331,7 +333,7 @@ void StageRunner::Impl::logits(int64_t n, const float* hidden, float* logits) {
       normalise(head_->norm, head_->formats, hidden + first * h_.d_model, thread);
       input_ready();
       head_->output.multiply(input(thread), n_rows_, outputs_of(head_->output, thread),
-                             {logits + first * h_.n_vocab, h_.n_vocab});
+                             {logits + first * n_logits_, n_logits_});
     });
   }
 }
@@ -364,7 +366,7 @@ std::span<const float> StageRunner::tap(size_t i) const { return impl_->tap(i); 
 void StageRunner::logits(std::span<const float> hidden, std::span<float> logits) {
   const auto n = hidden.size() / static_cast<size_t>(impl_->d_model());
   SLUICE_CHECK(hidden.size() == n * static_cast<size_t>(impl_->d_model()) &&
-                   logits.size() == n * static_cast<size_t>(impl_->n_vocab()),
+                   logits.size() == n * static_cast<size_t>(impl_->n_logits()),
                "hidden states or logits of another size");
   impl_->logits(static_cast<int64_t>(n), hidden.data(), logits.data());
 }

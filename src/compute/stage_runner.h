@@ -52,7 +52,7 @@ class StageRunner {
   // The tapped hidden states of the last run(): [rows, d_model] of options().taps[i].
   std::span<const float> tap(size_t i) const;
 
-  // The output head on some hidden states. hidden: [n, d_model]; logits: [n, n_vocab].
+  // The output head on some hidden states. hidden: [n, d_model]; logits: [n, n_logits] of the model.
   void logits(std::span<const float> hidden, std::span<float> logits);
 
  private:

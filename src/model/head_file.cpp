@@ -34,17 +34,12 @@ const HeadTarget& HeadFile::target() const { return contents_->head.target; }
 
 std::string HeadFile::general_type() const { return contents_->head.places.general_type(); }
 int64_t HeadFile::parameter_count() const { return contents_->head.places.parameter_count(); }
+uint64_t HeadFile::file_bytes() const { return bytes_of(contents_->head.shards); }
 std::vector<MetadataEntry> HeadFile::metadata() const {
   return metadata_entries(contents_->head.shards.front()->header);
 }
 std::vector<ModelFile::TensorSummary> HeadFile::tensors() const {
   return contents_->head.places.summaries(contents_->head.shards);
-}
-
-uint64_t HeadFile::file_bytes() const {
-  uint64_t bytes = 0;
-  for (const auto& shard : contents_->head.shards) bytes += shard->file.size();
-  return bytes;
 }
 
 Result<HeadWeights> HeadFile::map() const {

@@ -12,6 +12,7 @@ namespace sluice {
 
 struct ModelFile::Contents {
   Shards shards;  // of a draft head: its own, then its target's
+  size_t n_own = 0;
   TensorPlaces places;
   HyperParameters hparams;
   const ModelFamily* family = nullptr;
@@ -65,6 +66,7 @@ Result<ModelFile> ModelFile::open(const std::string& path) {
   SLUICE_TRY(auto shards, open_shards(path));
   auto contents = std::make_unique<Contents>();
   contents->shards = shared(std::move(shards));
+  contents->n_own = contents->shards.size();
   if (auto status = contents->load(); !status)
     return input_error(contents->shards.front()->file.path() + ": " + status.error().message);
   return ModelFile(std::move(contents));
@@ -79,6 +81,7 @@ Result<ModelFile> ModelFile::open_draft(const std::string& path, const ModelFile
   const Contents& lender = *target.contents_;
   auto contents = std::make_unique<Contents>();
   contents->shards = std::move(head.shards);
+  contents->n_own = contents->shards.size();
   contents->shards.insert(contents->shards.end(), lender.shards.begin(), lender.shards.end());
   contents->places = std::move(head.places);
   for (const char* borrowed : {kTokenEmbedding, kOutputNorm, kOutput})
@@ -106,14 +109,13 @@ bool ModelFile::tied_head() const { return contents_->tied; }
 bool ModelFile::splits_text_recursively() const { return contents_->vocabulary.splits_recursively; }
 const std::string& ModelFile::chat_template() const { return contents_->chat_template; }
 const std::vector<Token>& ModelFile::head_tokens() const { return contents_->head_tokens; }
+int32_t ModelFile::n_logits() const {
+  return head_tokens().empty() ? hparams().n_vocab : static_cast<int32_t>(head_tokens().size());
+}
 std::string ModelFile::general_type() const { return contents_->places.general_type(); }
 int64_t ModelFile::parameter_count() const { return contents_->places.parameter_count(); }
 
-uint64_t ModelFile::file_bytes() const {
-  uint64_t bytes = 0;
-  for (const auto& shard : contents_->shards) bytes += shard->file.size();
-  return bytes;
-}
+uint64_t ModelFile::file_bytes() const { return bytes_of({contents_->shards.data(), contents_->n_own}); }
 
 uint64_t ModelFile::layer_bytes(int32_t layer) const {
   uint64_t bytes = 0;

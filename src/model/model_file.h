@@ -133,9 +133,10 @@ class ModelFile {
   const std::string& chat_template() const;  // Jinja source; empty if the file has none
   // The token of each row of logits, ascending; empty: row i is token i.
   const std::vector<Token>& head_tokens() const;
+  int32_t n_logits() const;          // rows of the output matrix
   std::string general_type() const;  // e.g. "Q4_1 mostly", for people
   int64_t parameter_count() const;
-  uint64_t file_bytes() const;  // all shards; of a draft head with those of its target
+  uint64_t file_bytes() const;  // all shards; of a draft head without its target
 
   // Bytes of weights that a pass reads: one layer's, the output head's (for one row), the embedding's table.
   uint64_t layer_bytes(int32_t layer) const;

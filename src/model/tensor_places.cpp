@@ -27,6 +27,12 @@ Shards shared(std::vector<Shard> shards) {
   return out;
 }
 
+uint64_t bytes_of(std::span<const std::shared_ptr<const Shard>> shards) {
+  uint64_t bytes = 0;
+  for (const auto& shard : shards) bytes += shard->file.size();
+  return bytes;
+}
+
 TensorPlaces::TensorPlaces(const Shards& shards) {
   for (const auto& shard : shards)
     for (const gguf::TensorInfo& tensor : shard->header.tensors()) places_[tensor.name] = {&tensor, shard.get()};

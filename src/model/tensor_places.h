@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -25,6 +26,7 @@ struct Place {
 // Opened files. A draft model shares those of its target.
 using Shards = std::vector<std::shared_ptr<const Shard>>;
 Shards shared(std::vector<Shard> shards);
+uint64_t bytes_of(std::span<const std::shared_ptr<const Shard>> shards);
 
 // REQUIRES: the shards live as long.
 class TensorPlaces {

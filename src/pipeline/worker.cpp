@@ -8,12 +8,13 @@
 
 namespace sluice {
 
-Worker::Worker(Options options, StageRunner runner) : options_(options), runner_(std::move(runner)) {}
+Worker::Worker(Options options, StageRunner runner) : options_(std::move(options)), runner_(std::move(runner)) {}
 
 Worker::Worker(Options options, std::optional<LazyRunner> runner, std::shared_ptr<Memo> memo)
-    : options_(options), lazy_(std::move(runner)), memo_(std::move(memo)) {}
+    : options_(std::move(options)), lazy_(std::move(runner)), memo_(std::move(memo)) {}
 
-Worker::Worker(Options options, std::unique_ptr<HeadModule> head) : options_(options), head_(std::move(head)) {}
+Worker::Worker(Options options, std::unique_ptr<HeadModule> head)
+    : options_(std::move(options)), head_(std::move(head)) {}
 
 void Worker::cancel(const Cancel& cancel) {
   cancelled_.insert(cancelled_.end(), cancel.rows.begin(), cancel.rows.end());
@@ -181,16 +182,14 @@ void Worker::guess_by_head(const Batch& batch, Done& done) {
   const auto v = static_cast<size_t>(options_.n_vocab);
   logits_.resize(n * v);
   head_->logits(hidden, logits_);
-  const std::vector<Token>& vocabulary = head_->parameters().vocabulary;
   size_t i = 0;
   for (const Row& row : batch.rows) {
     if (row.kind == Row::Kind::kPrompt) continue;
     for (size_t depth = 0; depth < head_->guesses(); ++depth, ++i) {
-      TopLogits top = top_logits(std::span(logits_).subspan(i * v, v), options_.guessable);
-      if (!vocabulary.empty())
-        for (auto& entry : top.entries) entry.token = vocabulary[static_cast<size_t>(entry.token)];
       const auto below = static_cast<int32_t>(depth);
-      done.outcome.drafted.push_back({row.index, below, candidates(top, row.sequence, row.position + 1 + below)});
+      done.outcome.drafted.push_back(
+          {row.index, below,
+           candidates(top(std::span(logits_).subspan(i * v, v)), row.sequence, row.position + 1 + below)});
     }
   }
   done.head_rows = static_cast<int32_t>(n);
@@ -236,9 +235,19 @@ std::vector<TopLogits> Worker::tops(std::span<const Row> rows, std::span<const f
     runner_->logits(hidden, logits_);
   }
   for (size_t i = 0; i < unknown.size(); ++i) {
-    top[places[i]] = top_logits(std::span(logits_).subspan(i * v, v), options_.guessable);
+    top[places[i]] = this->top(std::span(logits_).subspan(i * v, v));
     if (lazy()) memo_->keep(key(unknown[i]), top[places[i]]);
   }
+  return top;
+}
+
+// A head over some of the tokens has a row for each, and the rows rise as the tokens do.
+TopLogits Worker::top(std::span<const float> logits) const {
+  const auto& tokens = options_.vocabulary;
+  if (tokens.empty()) return top_logits(logits, options_.guessable);
+  const auto end = std::lower_bound(tokens.begin(), tokens.end(), options_.guessable);
+  TopLogits top = top_logits(logits, static_cast<int32_t>(end - tokens.begin()));
+  for (auto& entry : top.entries) entry.token = tokens[static_cast<size_t>(entry.token)];
   return top;
 }
 
@@ -252,6 +261,7 @@ PathKey identity(const ModelFile& model, KvType kv) {
   for (const int32_t n : {h.n_layers, h.d_model, h.n_heads, h.n_kv_heads, h.head_dim, h.d_ff, h.n_vocab})
     key = key.with(static_cast<uint64_t>(n));
   for (int32_t l = 0; l < h.n_layers; ++l) key = key.with(static_cast<uint64_t>(model.layer_bytes(l)));
+  for (const Token token : model.head_tokens()) key = key.with(static_cast<uint64_t>(token));
   if (const auto weights = model.map({0, 0}, false, true))
     for (int64_t i = 0; i < weights->output_norm.ne[0]; ++i)
       key = key.with(std::bit_cast<uint32_t>(reinterpret_cast<const float*>(weights->output_norm.data)[i]));
@@ -272,9 +282,10 @@ Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineO
     const Worker::Options worker{.stage = StageId(static_cast<int32_t>(s)),
                                  .last = last,
                                  .d_model = model.hparams().d_model,
-                                 .n_vocab = model.hparams().n_vocab,
+                                 .n_vocab = model.n_logits(),
                                  .candidates = options.candidates,
                                  .guessable = options.guessable,
+                                 .vocabulary = model.head_tokens(),
                                  .feeds_heads = !taps.empty()};
     if (lazy && !last) {
       workers.emplace_back(worker, std::nullopt, options.memo);
@@ -309,7 +320,8 @@ Result<std::vector<Worker>> make_head_worker(const HeadFile& head, const Pipelin
                                        .d_model = parameters.hparams.d_model,
                                        .n_vocab = parameters.n_guessable(),
                                        .candidates = options.candidates,
-                                       .guessable = options.guessable},
+                                       .guessable = options.guessable,
+                                       .vocabulary = parameters.vocabulary},
                        std::move(module));
   return workers;
 }

@@ -21,11 +21,12 @@ class Worker {
   struct Options {
     StageId stage;
     bool last = false;
-    int32_t d_model = 0, n_vocab = 0;
+    int32_t d_model = 0, n_vocab = 0;  // n_vocab: rows of logits
     // 0: the target's worker, whose last stage verifies. Else a draft model's: for each row its last stage gives so
     // many candidates at most, of the first `guessable` tokens.
     int32_t candidates = 0, guessable = 0;
-    bool feeds_heads = false;  // the target's: what its runner taps goes to the heads
+    std::vector<Token> vocabulary = {};  // a draft model's: the token of each row of logits; empty: row i is token i
+    bool feeds_heads = false;            // the target's: what its runner taps goes to the heads
   };
   Worker(Options options, StageRunner runner);
   // Lazy: the stages before the last compute nothing; the last has all layers, and computes what is asked for and not
@@ -64,6 +65,7 @@ class Worker {
   void guess_by_head(const Batch& batch, Done& done);
   std::vector<Candidate> candidates(const TopLogits& top, SequenceId sequence, int32_t position) const;
   std::vector<TopLogits> tops(std::span<const Row> rows, std::span<const float> hidden);
+  TopLogits top(std::span<const float> logits) const;
   bool lazy() const { return memo_ != nullptr; }
   bool drafts() const { return options_.candidates > 0; }
 
