@@ -30,7 +30,7 @@ Result<std::unique_ptr<Method>> make_method(const std::string& name, const Metho
   if (name == "eagle3") return std::make_unique<Eagle>(HeadKind::kEagle3, options);
   if (name == "p-eagle") return std::make_unique<Eagle>(HeadKind::kPEagle, options);
   if (name == "ppsd") return std::make_unique<Ppsd>(options);
-  if (name == "spd") return std::make_unique<Spd>(options);
+  if (name == "spd") return std::make_unique<SpeculativePipelineDecoding>(options);
   if (name == "surge") return std::make_unique<Surge>(options);
   std::string names;
   for (const auto& known : method_names()) names += (names.empty() ? "" : ", ") + known;

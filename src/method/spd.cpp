@@ -6,7 +6,7 @@
 namespace sluice {
 
 // The next level, once the source has spoken of the whole deepest one.
-void Spd::grow(Speculation& speculation) const {
+void SpeculativePipelineDecoding::grow(Speculation& speculation) const {
   TokenTree& tree = speculation.tree;
   if (tree.deepest() >= speculation.last_position) return;
   const std::vector<NodeId> level = frontier(tree);
@@ -18,7 +18,7 @@ void Spd::grow(Speculation& speculation) const {
     append_level(tree, width_);
 }
 
-Proposal Spd::propose(Speculation& speculation, const Idle& idle) {
+Proposal SpeculativePipelineDecoding::propose(Speculation& speculation, const Idle& idle) {
   TokenTree& tree = speculation.tree;
   Proposal proposal;
   if (idle.first_stage) {

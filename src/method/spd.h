@@ -8,9 +8,9 @@ namespace sluice {
 // speculation module guesses from the states at the step's beginning what follows the newest one, and the guess enters
 // at the next step. With W > 1 the W likeliest branches by cumulative probability are kept, a level a step. A verdict
 // that the tree doesn't hold flushes the pipeline, which fills again from the right token.
-class Spd : public Method {
+class SpeculativePipelineDecoding : public Method {
  public:
-  explicit Spd(const MethodOptions& options) : width_(options.width) {}
+  explicit SpeculativePipelineDecoding(const MethodOptions& options) : width_(options.width) {}
   std::string_view name() const override { return "spd"; }
   bool speculates() const override { return true; }
   std::optional<HeadKind> head() const override { return HeadKind::kSpd; }

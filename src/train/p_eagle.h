@@ -29,6 +29,7 @@ class PEagle : public Trainee {
   torch::Tensor features(const Captured& example) const;  // [tokens, 3 d]
   // States after the last layer of the segment's own rows. [own, d]
   torch::Tensor forward(const torch::Tensor& features, const std::vector<Token>& tokens, const Segment& segment) const;
+  torch::Tensor logits(const torch::Tensor& states) const { return output_.logits(states); }
 
  private:
   torch::Tensor fused(const torch::Tensor& features) const;

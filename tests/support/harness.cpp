@@ -1,5 +1,6 @@
 #include "support/harness.h"
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <stdexcept>
@@ -77,6 +78,7 @@ std::string describe(const PipelineSpec& setup) {
        << setup.context << ", cells " << cells_of(setup) << ", row budget " << setup.scheduler.row_budget
        << ", prompt chunk " << setup.scheduler.prompt_chunk << ", drafts";
   for (const Opened* draft : setup.drafts) text << ' ' << draft->model.hparams().n_layers;
+  if (setup.head != nullptr) text << ", head " << name(setup.head->parameters().kind) << " of " << setup.guesses;
   return text.str();
 }
 
@@ -102,18 +104,30 @@ std::unique_ptr<Executor> make_executor(const Opened& opened, const PipelineSpec
                           .threads = 1,
                           .memo = setup.lazy ? std::make_shared<Memo>() : nullptr};
   const bool clocked = !setup.threads || setup.paced;
+  if (setup.head != nullptr)
+    for (const auto& taps : setup.head->parameters().taps)
+      options.taps.insert(options.taps.end(), taps.begin(), taps.end());
+  std::sort(options.taps.begin(), options.taps.end());
+  options.taps.erase(std::unique(options.taps.begin(), options.taps.end()), options.taps.end());
   std::vector<Pipeline> pipelines;
   pipelines.push_back({value_of(make_workers(opened.model, options)), {}});
   if (clocked) pipelines[0].cost = cost_of(opened, setup);
+  options.taps.clear();
+  options.candidates = 16;
+  options.guessable = opened.model.hparams().n_vocab;
   for (size_t i = 0; i < setup.drafts.size(); ++i) {
     const ModelFile& draft = setup.drafts[i]->model;
     options.cuts = {{0, draft.hparams().n_layers}};
-    options.candidates = 16;
-    options.guessable = opened.model.hparams().n_vocab;
     pipelines.push_back({value_of(make_workers(draft, options)), {}});
     if (clocked)
       pipelines.back().cost.emplace(value_of(profile_of(setup).for_draft(i, setup.drafts.size())), options.cuts,
                                     draft.hparams().d_model);
+  }
+  if (setup.head != nullptr) {
+    pipelines.push_back({value_of(make_head_worker(*setup.head, options, setup.guesses)), {}, /*is_head=*/true});
+    if (clocked)
+      pipelines.back().cost.emplace(value_of(profile_of(setup).for_draft(setup.drafts.size(), setup.drafts.size() + 1)),
+                                    std::vector<LayerRange>{{0, 1}}, opened.model.hparams().d_model);
   }
   return setup.threads ? make_threads_executor(std::move(pipelines))
                        : make_virtual_executor(std::move(pipelines), setup.jitter);
@@ -127,7 +141,9 @@ std::unique_ptr<Engine> make_engine(const Opened& opened, const PipelineSpec& se
                         .cuts = cuts_of(opened, setup),
                         .cost = {},
                         .trace = setup.trace};
-  for (const Opened* draft : setup.drafts) options.drafts.push_back({draft->model.hparams().name, cells_of(setup), 1});
+  for (const Opened* draft : setup.drafts)
+    options.drafts.push_back({draft->model.hparams().name, cells_of(setup), 1, {}});
+  if (setup.head != nullptr) options.drafts.push_back({"head", cells_of(setup), 1, setup.head->parameters()});
   if (!setup.threads || setup.paced) options.cost = cost_of(opened, setup);
   return std::make_unique<Engine>(opened.tokenizer, make_executor(opened, setup), std::move(options));
 }

@@ -51,8 +51,10 @@ struct PipelineSpec {
   bool threads = false;       // else virtual
   bool lazy = false;
   std::vector<const Opened*> drafts;  // the smallest first
-  bool paced = false;                 // threads at the pace of `profile`
-  std::string profile = "uniform";    // a shipped one, or JSON
+  const HeadFile* head = nullptr;
+  int32_t guesses = 4;              // of a P-EAGLE head, in a row
+  bool paced = false;               // threads at the pace of `profile`
+  std::string profile = "uniform";  // a shipped one, or JSON
   Jitter jitter;
   KvType kv = KvType::kF16;
   int32_t context = 256, n_cells = 0;  // 0 cells: room for four requests and wide trees
