@@ -6,6 +6,7 @@
 #include "cli/output.h"
 #include "cli/session.h"
 #include "cli/values.h"
+#include "model/head_file.h"
 
 namespace sluice {
 
@@ -26,6 +27,15 @@ const char* rope_scaling(const RopeParameters& rope) {
       return "yarn";
   }
   return "?";
+}
+
+// What --tensors adds.
+template <class File>
+void add_details(const File& file, nlohmann::json& j) {
+  for (const auto& t : file.tensors())
+    j["tensors"].push_back(
+        {{"name", t.name}, {"type", t.type}, {"shape", {t.ne[0], t.ne[1], t.ne[2], t.ne[3]}}, {"bytes", t.bytes}});
+  for (const auto& m : file.metadata()) j["metadata"].push_back({{"key", m.key}, {"type", m.type}, {"value", m.value}});
 }
 
 nlohmann::json describe(const ModelFile& model, const Tokenizer& tokenizer, bool tensors) {
@@ -55,26 +65,132 @@ nlohmann::json describe(const ModelFile& model, const Tokenizer& tokenizer, bool
                       {"exactness", kCpuExactness},
                       {"max_stages", h.n_layers},
                       {"methods", method_names()}};
-  if (!tensors) return j;
-  for (const auto& t : model.tensors())
-    j["tensors"].push_back(
-        {{"name", t.name}, {"type", t.type}, {"shape", {t.ne[0], t.ne[1], t.ne[2], t.ne[3]}}, {"bytes", t.bytes}});
-  for (const auto& m : model.metadata())
-    j["metadata"].push_back({{"key", m.key}, {"type", m.type}, {"value", m.value}});
+  if (tensors) add_details(model, j);
   return j;
 }
 
+std::vector<std::string> methods_of(HeadKind kind) {
+  switch (kind) {
+    case HeadKind::kSpd:
+      return {"spd"};
+    case HeadKind::kEagle3:
+      return {"eagle3"};
+    case HeadKind::kPEagle:
+      return {"p-eagle"};
+    case HeadKind::kExit:
+      return {"ppsd"};
+    case HeadKind::kDraft:
+      return {"sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"};
+  }
+  return {};
+}
+
+nlohmann::json describe(const HeadFile& head, bool tensors) {
+  const HeadParameters& p = head.parameters();
+  const HyperParameters& h = p.hparams;
+  const HeadTarget& target = head.target();
+  nlohmann::json j = {{"file", head.path()},
+                      {"head", name(p.kind)},
+                      {"name", h.name},
+                      {"architecture", h.architecture},
+                      {"type", head.general_type()},
+                      {"bytes", head.file_bytes()},
+                      {"parameters", head.parameter_count()},
+                      {"target",
+                       {{"model", target.name},
+                        {"fingerprint", target.fingerprint},
+                        {"layers", target.n_layers},
+                        {"d_model", target.d_model},
+                        {"vocabulary", target.n_vocab}}},
+                      {"layers", h.n_layers},
+                      {"d_model", h.d_model},
+                      {"heads", h.n_heads},
+                      {"kv_heads", h.n_kv_heads},
+                      {"head_dim", h.head_dim},
+                      {"d_ff", h.d_ff},
+                      {"draft_vocabulary", p.n_guessable()},
+                      {"taps", p.taps},
+                      {"option", p.kind == HeadKind::kDraft ? "--draft" : "--head"},
+                      {"methods", methods_of(p.kind)}};
+  if (p.kind == HeadKind::kSpd) {
+    j["stages"] = p.stages();
+    j["cuts"] = p.cuts;
+    j["attention"] = p.full_attention ? "full" : "single";
+    j["timing"] = p.output_timing ? "output" : "input";
+  }
+  if (p.kind == HeadKind::kPEagle) j["groups"] = p.groups;
+  if (tensors) add_details(head, j);
+  return j;
+}
+
+// The report on a file, line by line.
+class Lines {
+ public:
+  explicit Lines(const nlohmann::json& j) : j_(j), out_(text("file") + "\n") {}
+
+  std::string text(const char* key) const { return j_[key].is_string() ? j_[key].get<std::string>() : j_[key].dump(); }
+  void add(const char* name, const std::string& value) { out_ += fmt::format("  {:<14}{}\n", name, value); }
+  void add_size() {
+    add("size", fmt::format("{:.1f} M parameters, {:.1f} MB", j_["parameters"].get<double>() / 1e6,
+                            j_["bytes"].get<double>() / 1e6));
+  }
+  void add_shape() {
+    add("shape", fmt::format("{} layers of {}, {} heads over {} KV heads of {}, feed-forward {}", text("layers"),
+                             text("d_model"), text("heads"), text("kv_heads"), text("head_dim"), text("d_ff")));
+  }
+  std::string methods() const {
+    std::string methods;
+    for (const auto& m : j_["methods"]) methods += (methods.empty() ? "" : ", ") + m.get<std::string>();
+    return methods;
+  }
+  std::string finish() {
+    if (j_.contains("metadata"))
+      for (const auto& m : j_["metadata"])
+        out_ += fmt::format("  {} ({}) = {}\n", m["key"].get<std::string>(), m["type"].get<std::string>(),
+                            m["value"].get<std::string>());
+    if (j_.contains("tensors"))
+      for (const auto& t : j_["tensors"])
+        out_ += fmt::format("  {:<36} {:<6} {}\n", t["name"].get<std::string>(), t["type"].get<std::string>(),
+                            t["shape"].dump());
+    return std::move(out_);
+  }
+
+ private:
+  const nlohmann::json& j_;
+  std::string out_;
+};
+
+std::string head_for_people(const nlohmann::json& j) {
+  Lines lines(j);
+  const auto text = [&](const char* key) { return lines.text(key); };
+  lines.add("head", fmt::format("{}, {}", text("head"), text("type")));
+  const nlohmann::json& target = j["target"];
+  std::string whose = target["model"].get<std::string>();
+  if (whose.empty()) whose = "a model that it doesn't name";
+  if (target["layers"] > 0) whose += fmt::format(": {} layers", target["layers"].dump());
+  whose += fmt::format(" of {}, {} tokens", target["d_model"].dump(), target["vocabulary"].dump());
+  if (target["fingerprint"] != "") whose += ", fingerprint " + target["fingerprint"].get<std::string>();
+  lines.add("target", whose);
+  lines.add_size();
+  lines.add_shape();
+  lines.add("guesses", j["draft_vocabulary"] == target["vocabulary"]
+                           ? "all tokens"
+                           : fmt::format("{} of {} tokens", text("draft_vocabulary"), target["vocabulary"].dump()));
+  if (j.contains("stages"))
+    lines.add("stages", fmt::format("{}, cuts {}, attention {}, timing {}", text("stages"), text("cuts"),
+                                    text("attention"), text("timing")));
+  if (!j["taps"].empty()) lines.add("taps", fmt::format("states after the target's layers {}", text("taps")));
+  lines.add("methods", fmt::format("{} (as {})", lines.methods(), text("option")));
+  return lines.finish();
+}
+
 std::string for_people(const nlohmann::json& j) {
-  const auto text = [&](const char* key) { return j[key].is_string() ? j[key].get<std::string>() : j[key].dump(); };
-  std::string out = fmt::format("{}\n", text("file"));
-  const auto line = [&](const std::string& name, const std::string& value) {
-    out += fmt::format("  {:<14}{}\n", name, value);
-  };
+  Lines lines(j);
+  const auto text = [&](const char* key) { return lines.text(key); };
+  const auto line = [&](const char* name, const std::string& value) { lines.add(name, value); };
   line("model", fmt::format("{}, architecture {}, {}", text("model"), text("architecture"), text("type")));
-  line("size", fmt::format("{:.1f} M parameters, {:.1f} MB", j["parameters"].get<double>() / 1e6,
-                           j["bytes"].get<double>() / 1e6));
-  line("shape", fmt::format("{} layers of {}, {} heads over {} KV heads of {}, feed-forward {}", text("layers"),
-                            text("d_model"), text("heads"), text("kv_heads"), text("head_dim"), text("d_ff")));
+  lines.add_size();
+  lines.add_shape();
   line("vocabulary", fmt::format("{} tokens, bos {}, eos {}, chat template: {}", text("vocabulary"), text("bos"),
                                  text("eos"), j["chat_template"].get<bool>() ? "yes" : "no"));
   line("context",
@@ -84,18 +200,8 @@ std::string for_people(const nlohmann::json& j) {
        fmt::format("a layer {:.2f} MB, the head {:.2f} MB{}", j["layer_bytes"].get<double>() / 1e6,
                    j["head_bytes"].get<double>() / 1e6, j["tied_head"].get<bool>() ? " (tied to the embedding)" : ""));
   line("stages", fmt::format("1 to {}", text("max_stages")));
-  std::string methods;
-  for (const auto& m : j["methods"]) methods += (methods.empty() ? "" : ", ") + m.get<std::string>();
-  line("methods", methods + " (exactness on this processor: " + text("exactness") + ")");
-  if (j.contains("metadata"))
-    for (const auto& m : j["metadata"])
-      out += fmt::format("  {} ({}) = {}\n", m["key"].get<std::string>(), m["type"].get<std::string>(),
-                         m["value"].get<std::string>());
-  if (j.contains("tensors"))
-    for (const auto& t : j["tensors"])
-      out += fmt::format("  {:<36} {:<6} {}\n", t["name"].get<std::string>(), t["type"].get<std::string>(),
-                         t["shape"].dump());
-  return out;
+  line("methods", lines.methods() + " (exactness on this processor: " + text("exactness") + ")");
+  return lines.finish();
 }
 
 Status inspect(const InspectOptions& options) {
@@ -103,10 +209,18 @@ Status inspect(const InspectOptions& options) {
   if (path.empty()) {
     SLUICE_TRY(path, default_model());
   }
-  SLUICE_TRY(const ModelFile model, ModelFile::open(path));
-  SLUICE_TRY(const Tokenizer tokenizer, Tokenizer::load(model));
-  const nlohmann::json j = describe(model, tokenizer, options.tensors);
-  return print(options.json ? j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n" : for_people(j));
+  nlohmann::json j;
+  const bool is_head = HeadFile::is_head(path);
+  if (is_head) {
+    SLUICE_TRY(const HeadFile head, HeadFile::inspect(path));
+    j = describe(head, options.tensors);
+  } else {
+    SLUICE_TRY(const ModelFile model, ModelFile::open(path));
+    SLUICE_TRY(const Tokenizer tokenizer, Tokenizer::load(model));
+    j = describe(model, tokenizer, options.tensors);
+  }
+  if (options.json) return print(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  return print(is_head ? head_for_people(j) : for_people(j));
 }
 
 }  // namespace
@@ -118,7 +232,8 @@ void add_inspect(CLI::App& app, Action& action) {
       "Examples:\n"
       "  sluice inspect\n"
       "  sluice inspect model.gguf --tensors\n"
-      "  sluice inspect model-00001-of-00004.gguf --json");
+      "  sluice inspect model-00001-of-00004.gguf --json\n"
+      "  sluice inspect head.gguf");
   auto* file = command.add_option("file", options->file, "A GGUF file (default: the embedded default model)");
   file->check(not_empty("a GGUF file"));
   command.add_option("-m,--model", options->file, "The same")->check(not_empty("a GGUF file"))->excludes(file);

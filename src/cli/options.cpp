@@ -19,7 +19,7 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
   command.add_option("--method", options.method, "How to decode")->capture_default_str()->check(one_of(methods));
   command
       .add_option("--draft", options.drafts,
-                  "Draft model with the target's vocabulary, a GGUF file; once for each, the smallest first")
+                  "Draft model or draft head with the target's vocabulary, a GGUF file; once for each, smallest first")
       ->allow_extra_args(false)
       ->check(not_empty("a GGUF file"));
   command

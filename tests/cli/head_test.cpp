@@ -1,0 +1,91 @@
+// Trained heads on the command line.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "support/tiny_head.h"
+#include "support/tiny_model.h"
+
+namespace sluice::test {
+namespace {
+
+using nlohmann::json;
+
+// A head of the small model.
+std::string head(const TinyHeadSpec& spec) {
+  static const ModelFile target = ModelFile::open(small_model()).value();
+  return tiny_head(target, spec).write(temp_path("head-" + spec.kind + ".gguf"));
+}
+
+json answer(const Program::Arguments& more) {
+  Program::Arguments arguments = {"run", "-m", small_model(),  "--threads", "1",
+                                  "-n",  "20", "--ignore-eos", "--json",    "hello"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const Ran ran = run_program(arguments);
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  return json::parse(ran.out, nullptr, false);
+}
+
+TEST(Head, InspectSaysWhoseItIsAndWhatItServes) {
+  const std::vector<std::pair<TinyHeadSpec, std::string>> all = {{{.kind = "spd"}, "spd"},
+                                                                 {{.kind = "eagle3", .vocabulary = {1, 2}}, "eagle3"},
+                                                                 {{.kind = "p-eagle"}, "p-eagle"},
+                                                                 {{.kind = "exit"}, "ppsd"},
+                                                                 {{.kind = "draft"}, "sd"}};
+  for (const auto& [spec, method] : all) {
+    const std::string path = head(spec);
+    const Ran people = run_program({"inspect", path, "--tensors"});
+    EXPECT_EQ(people.status, 0) << people.err;
+    for (const std::string& word : {"head          " + spec.kind, std::string("4 layers of 64"), method})
+      EXPECT_NE(people.out.find(word), std::string::npos) << people.out;
+    const json j = json::parse(run_program({"inspect", path, "--json"}).out, nullptr, false);
+    EXPECT_EQ(j["head"], spec.kind);
+    EXPECT_EQ(j["target"]["layers"], 4);
+    EXPECT_EQ(j["methods"][0], method);
+    EXPECT_EQ(j["option"], spec.kind == "draft" ? "--draft" : "--head");
+    EXPECT_EQ(j.contains("cuts"), spec.kind == "spd");
+    EXPECT_EQ(j["draft_vocabulary"], spec.vocabulary.empty() ? j["target"]["vocabulary"].get<int>() : 2);
+  }
+}
+
+TEST(Head, InspectRefusesABrokenOne) {
+  GgufDraft broken = tiny_head(ModelFile::open(small_model()).value(), {.kind = "exit"});
+  broken.set("sluice-head.exit.layer", uint32_t{9});
+  const std::string path = broken.write(temp_path("broken-head.gguf"));
+  EXPECT_TRUE(fails(run_program({"inspect", path}), 2, {path, "exit.layer", "from 0 to 4"}));
+}
+
+TEST(Head, ADraftHeadServesAsADraftModel) {
+  const json plain = answer({"--method", "ar"})["tokens"];
+  const std::string whole = head({.kind = "draft", .layers = {0, 1, 2, 3}});
+  for (const char* method : {"sd", "specpipe"}) {
+    for (const char* compute : {"full", "lazy"}) {
+      const auto drafted_by = [&](const std::string& draft) {
+        return answer(
+            {"--method", method, "--draft", draft, "--stages", "2", "--executor", "virtual", "--compute", compute});
+      };
+      const json ours = drafted_by(whole), its = drafted_by(small_model());
+      EXPECT_EQ(ours["tokens"], plain) << method;
+      EXPECT_EQ(ours["drafted"], its["drafted"]) << "all of the target's layers draft as it does itself";
+      EXPECT_EQ(ours["accepted"], its["accepted"]);
+      EXPECT_GT(ours["accepted"].get<int>(), 0) << method;
+    }
+    EXPECT_EQ(answer({"--method", method, "--draft", whole, "--executor", "threads"})["tokens"], plain) << method;
+  }
+  EXPECT_EQ(answer({"--method", "sd", "--draft", head({.kind = "draft", .vocabulary = {3, 9, 80}})})["tokens"], plain);
+}
+
+TEST(Head, AsADraftModelMustBeOneAndOfThisTarget) {
+  const auto run = [](const std::string& model, const std::string& draft) {
+    return run_program({"run", "-m", model, "--draft", draft, "hello"});
+  };
+  const std::string spd = head({.kind = "spd"});
+  EXPECT_TRUE(fails(run(small_model(), spd), 2, {spd, "kind spd", "--head"}));
+  const std::string other = write_tiny_model({.seed = 9}, temp_path("other-target.gguf"));
+  const std::string draft = head({.kind = "draft"});
+  EXPECT_TRUE(fails(run(other, draft), 2, {draft, other, "tiny-llama", "fingerprint"}));
+}
+
+}  // namespace
+}  // namespace sluice::test

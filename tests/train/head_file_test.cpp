@@ -1,0 +1,141 @@
+// What training exports is what the engine opens.
+#include "model/head_file.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "train/gguf_writer.h"
+#include "train/heads.h"
+#include "train/train.h"
+
+namespace sluice::test {
+namespace {
+
+class TrainedHead : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    std::filesystem::remove_all(temp_path("head-corpus"));
+    auto corpus = *CorpusWriter::open(temp_path("head-corpus"), {{"test", 2}});
+    for (int32_t i = 0; i < 4; ++i) {
+      const RequestSpec spec{.prompt = {i + 1, 2 * i + 1, 5}, .max_tokens = 12, .ignore_end = true};
+      Example example{.id = static_cast<uint64_t>(i), .n_prompt = 3, .tokens = spec.prompt};
+      for (const Token token : plain_decoding(six_layers(), spec)) example.tokens.push_back(token);
+      ASSERT_TRUE(corpus.append(i < 3 ? Split::kTrain : Split::kHeldOut, example));
+    }
+  }
+
+  // Options for a head of this name that guesses some tokens only.
+  TrainOptions options(const std::string& name, const std::string& type) {
+    const std::string out = temp_path("trained-" + name);
+    std::filesystem::remove_all(out);
+    return {.corpus = temp_path("head-corpus"),
+            .out = out,
+            .tokens = 20,
+            .batch = 2,
+            .draft_vocab = 64,
+            .max_tokens = 32,
+            .evaluate_every = 1000,
+            .held_out = 1,
+            .threads = 1,
+            .type = type};
+  }
+
+  // All the parameters, as the last checkpoint has them, and nothing else, in the type that was asked for.
+  void expect_opens(const TrainOptions& options, HeadKind kind) {
+    const auto head = HeadFile::open(options.out + "/head.gguf", model_);
+    ASSERT_TRUE(head) << head.error().message;
+    const HeadParameters& p = head->parameters();
+    EXPECT_EQ(p.kind, kind);
+    EXPECT_EQ(p.vocabulary.size(), 64u);
+    EXPECT_EQ(head->target().name, model_.hparams().name);
+    const auto checkpoint = read_gguf(options.out + "/checkpoint.gguf");
+    ASSERT_TRUE(checkpoint) << checkpoint.error().message;
+    const HeadWeights weights = head->map().value();
+    size_t found = 0;
+    const auto expect_equal = [&](const Tensor& tensor) {
+      if (!tensor || tensor.name == "token_embd.weight") return;
+      const auto at = checkpoint->tensors.find(tensor.name);
+      ASSERT_NE(at, checkpoint->tensors.end()) << tensor.name;
+      const auto& [shape, values] = at->second;
+      const ggml_type type = shape.size() == 1        ? GGML_TYPE_F32
+                             : options.type == "q8_0" ? GGML_TYPE_Q8_0
+                                                      : GGML_TYPE_F16;
+      ASSERT_EQ(tensor.type, type) << tensor.name;
+      ASSERT_EQ(tensor.ne[0] * tensor.ne[1], static_cast<int64_t>(values.size())) << tensor.name;
+      std::vector<std::byte> bytes(tensor.row_bytes * static_cast<size_t>(tensor.ne[1]));
+      if (type == GGML_TYPE_F32)
+        std::memcpy(bytes.data(), values.data(), bytes.size());
+      else
+        ggml_quantize_chunk(type, values.data(), bytes.data(), 0, tensor.ne[1], tensor.ne[0], nullptr);
+      EXPECT_EQ(std::memcmp(bytes.data(), tensor.data, bytes.size()), 0) << tensor.name;
+      ++found;
+    };
+    for (const LayerWeights& layer : weights.layers)
+      for (const Tensor* tensor : {&layer.attention_norm, &layer.q, &layer.k, &layer.v, &layer.attention_out,
+                                   &layer.ffn_norm, &layer.gate, &layer.up, &layer.down})
+        expect_equal(*tensor);
+    for (const Tensor& fc : weights.fc) expect_equal(fc);
+    for (const Tensor* tensor : {&weights.hidden_norm, &weights.feature_norm, &weights.mask_hidden,
+                                 &weights.mask_embedding, &weights.output_norm, &weights.output})
+      expect_equal(*tensor);
+    EXPECT_EQ(found + 1, head->tensors().size()) << "all but d2t";
+    EXPECT_EQ(static_cast<bool>(weights.token_embedding), kind != HeadKind::kExit);
+  }
+
+  const ModelFile& model_ = six_layers().model;
+  TrainHooks hooks_{.interrupted = [] { return false; }, .progress = [](double, const std::string&) {}};
+};
+
+TEST_F(TrainedHead, OfEveryKindOpens) {
+  for (const char* type : {"f16", "q8_0"}) {
+    const auto spd = options("spd", type);
+    ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = "last"}, spd, hooks_));
+    expect_opens(spd, HeadKind::kSpd);
+    const auto eagle3 = options("eagle3", type);
+    ASSERT_TRUE(train_eagle3(model_, {.taps = {1, 3, 5}, .unroll = 2}, eagle3, hooks_));
+    expect_opens(eagle3, HeadKind::kEagle3);
+    const auto p_eagle = options("p-eagle", type);
+    ASSERT_TRUE(
+        train_p_eagle(model_, {.taps = {1, 3, 5}, .layers = 2, .groups = 3, .evaluate_depths = 2}, p_eagle, hooks_));
+    expect_opens(p_eagle, HeadKind::kPEagle);
+    const auto exit = options("exit", type);
+    ASSERT_TRUE(train_shallow(model_, {.input = 2, .layers = {5}}, exit, hooks_));
+    expect_opens(exit, HeadKind::kExit);
+    const auto draft = options("draft", type);
+    ASSERT_TRUE(train_shallow(model_, {.draft = true, .layers = {0, 5}}, draft, hooks_));
+    expect_opens(draft, HeadKind::kDraft);
+    EXPECT_TRUE(ModelFile::open_draft(draft.out + "/head.gguf", model_));
+  }
+}
+
+TEST_F(TrainedHead, AblationsOpenToo) {
+  const auto spd = options("spd-ablated", "f16");
+  ASSERT_TRUE(train_spd(model_,
+                        {.cuts = {0, 3, 6},
+                         .layers = 1,
+                         .attention = Attention::kSingle,
+                         .feature_norm = false,
+                         .init = "first",
+                         .output_timing = true,
+                         .single_depth = true,
+                         .shared_fc = true},
+                        spd, hooks_));
+  const auto head = HeadFile::open(spd.out + "/head.gguf", model_);
+  ASSERT_TRUE(head) << head.error().message;
+  EXPECT_EQ(head->parameters().taps, (std::vector<std::vector<int32_t>>{{0}, {3}, {6}}));
+  EXPECT_FALSE(head->parameters().full_attention);
+  const auto p_eagle = options("p-eagle-ablated", "f16");
+  ASSERT_TRUE(train_p_eagle(
+      model_,
+      {.taps = {1, 3, 5}, .layers = 1, .groups = 3, .hidden = "depth", .train_embedding = true, .evaluate_depths = 2},
+      p_eagle, hooks_));
+  const auto other = HeadFile::open(p_eagle.out + "/head.gguf", model_);
+  ASSERT_TRUE(other) << other.error().message;
+  EXPECT_EQ(other->map()->mask_hidden.ne[1], 3);
+  EXPECT_EQ(other->map()->mappings.size(), 1u);
+}
+
+}  // namespace
+}  // namespace sluice::test
