@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "support/harness.h"
+#include "support/tiny_head.h"
 #include "support/trace_check.h"
 
 namespace sluice {
@@ -38,18 +39,39 @@ std::vector<Token> random_text(Dice& dice, int32_t length, int32_t n_vocab) {
   return text;
 }
 
-std::string random_method(Dice& dice) {
+// Heads of the six layers; untrained, so they are right now and then.
+const HeadFile& head_of_six(const std::string& kind) {
+  static std::map<std::string, HeadFile> heads;
+  const auto at = heads.find(kind);
+  if (at != heads.end()) return at->second;
+  TinyHeadSpec spec{.kind = kind, .cuts = {0, 2, 4, 6}};
+  if (kind == "exit") spec.layers = {5};
+  auto opened =
+      HeadFile::open(tiny_head(six_layers().model, spec).write(temp_path(kind + "_of_six.gguf")), six_layers().model);
+  if (!opened) throw std::runtime_error(opened.error().message);
+  return heads.emplace(kind, std::move(*opened)).first->second;
+}
+
+// The method that a head was made for.
+std::string method_of(const HeadFile& head) {
+  return head.parameters().kind == HeadKind::kExit ? "ppsd" : name(head.parameters().kind);
+}
+
+std::string random_method(Dice& dice, const HeadFile* head) {
+  if (head != nullptr && dice.chance(0.5)) return method_of(*head);
   return dice.chance(0.3) ? "specpipe" : dice.pick<const char*>({"ar", "sd", "specinfer", "surge", "pipespec", "ssd"});
 }
 
-RequestSpec random_request(Dice& dice, int32_t n_vocab, bool drafts) {
+RequestSpec random_request(Dice& dice, int32_t n_vocab, bool drafts, const HeadFile* head) {
   RequestSpec spec;
   spec.prompt = random_text(dice, dice.pick({1, 2, 7, 20, 45}), n_vocab);
   spec.sampling = random_sampling(dice, n_vocab);
   spec.max_tokens = dice.pick({1, 2, 12, 12, 25, 200});
-  spec.method = random_method(dice);
+  spec.method = random_method(dice, head);
   spec.sources = dice.pick<std::vector<std::string>>({{}, {"ngram"}, {"ngram", "draft"}});
   if (!drafts && spec.sources.size() == 2) spec.sources.clear();
+  if (head != nullptr && dice.chance(0.5))
+    spec.sources = dice.pick<std::vector<std::string>>({{"head"}, {"ngram", "head"}});
   spec.method_options = {.width = dice.pick({1, 2, 4, 16, 64}),
                          .levels = dice.pick({1, 1, 2, 5}),
                          .children = dice.pick({1, 4, 16}),
@@ -83,6 +105,12 @@ PipelineSpec random_setup(Dice& dice, int32_t n_layers, uint64_t seed) {
   // No draft model, one that is right always, often or hardly ever, or a hierarchy.
   setup.drafts = dice.pick<std::vector<const Opened*>>(
       {{}, {&six_layers()}, {&five_layers()}, {&two_layers()}, {&two_layers(), &five_layers()}});
+  if (dice.chance(0.4)) {
+    setup.head = &head_of_six(dice.pick<const char*>({"spd", "spd", "eagle3", "p-eagle", "exit"}));
+    setup.guesses = dice.pick({1, 2, 5});
+    setup.lazy = false;  // heads read states
+    if (setup.head->parameters().kind == HeadKind::kSpd) setup.cuts = {2, 4};
+  }
   setup.trace = true;
   return setup;
 }
@@ -135,7 +163,7 @@ class Story {
 
   // A request, or the next turn of a finished one; finished ones that nobody continues make room.
   void begin() {
-    RequestSpec spec = random_request(dice_, opened_.model.hparams().n_vocab, !setup_.drafts.empty());
+    RequestSpec spec = random_request(dice_, opened_.model.hparams().n_vocab, !setup_.drafts.empty(), setup_.head);
     std::vector<RequestId> finished;
     for (const auto& [id, asked] : asked_)
       if (engine_->request(id).finish != Finish::kNone) finished.push_back(id);
@@ -173,7 +201,7 @@ class Story {
   void switch_method() {
     for (const auto& [id, spec] : asked_) {
       if (engine_->request(id).finish != Finish::kNone) continue;
-      const std::string method = random_method(dice_);
+      const std::string method = random_method(dice_, setup_.head);
       tell(id, "goes on with " + method);
       ASSERT_TRUE(engine_->set_method(id, method, {})) << log;
       return;
