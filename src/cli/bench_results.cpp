@@ -14,8 +14,9 @@ using nlohmann::json;
 
 namespace {
 
-json file_of(const ModelFile& model) {
-  return {{"file", fs::path(model.path()).filename().string()}, {"bytes", model.file_bytes()}};
+template <class File>
+json file_of(const File& file) {
+  return {{"file", fs::path(file.path()).filename().string()}, {"bytes", file.file_bytes()}};
 }
 
 std::string dump(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -67,40 +68,43 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
   for (const ModelFile& draft : session.drafts()) drafts.push_back(file_of(draft));
   for (const LayerRange& cut : session.cuts()) cuts.push_back(cut.first);
   const SamplingParams& sampling = options.sampling;
-  return {{"model", session.model().hparams().name},
-          {"model_file", file_of(session.model())},
-          {"draft_files", drafts},
-          {"sources", options.sources},
-          {"stages", session.cuts().size()},
-          {"cuts", cuts},
-          {"width", options.width},
-          {"children", options.children},
-          {"depth", options.depth},
-          {"tree", options.branching},
-          {"tree_nodes", options.tree_nodes},
-          {"draft_rows", options.draft_rows},
-          {"budget", options.budget},
-          {"lookahead", options.lookahead},
-          {"levels", options.levels},
-          {"replacement", options.replacement},
-          {"saguaro", options.saguaro},
-          {"saguaro_tokens", options.saguaro_tokens},
-          {"executor", options.executor},
-          {"profile", session.profile() ? session.profile()->name : ""},
-          {"costs", session.profile() ? costs_of(*session.profile()) : json()},
-          {"compute", options.compute},
-          {"context", session.context()},
-          {"kv", options.kv},
-          {"verify", options.verify},
-          {"threads", options.simulated() ? 0 : options.threads},  // of no effect on a simulated clock
-          {"max_tokens", options.max_tokens},
-          {"top_k", sampling.top_k},
-          {"top_p", sampling.top_p},
-          {"min_p", sampling.min_p},
-          {"repeat_penalty", sampling.repeat_penalty},
-          {"seed", sampling.seed},
-          {"raw", options.raw},
-          {"ignore_eos", options.ignore_eos}};
+  BenchSettings settings = {
+      {"model", session.model().hparams().name},
+      {"model_file", file_of(session.model())},
+      {"draft_files", drafts},
+      {"sources", options.sources},
+      {"stages", session.cuts().size()},
+      {"cuts", cuts},
+      {"width", options.width},
+      {"children", options.children},
+      {"depth", options.depth},
+      {"tree", options.branching},
+      {"tree_nodes", options.tree_nodes},
+      {"draft_rows", options.draft_rows},
+      {"budget", options.budget},
+      {"lookahead", options.lookahead},
+      {"levels", options.levels},
+      {"replacement", options.replacement},
+      {"saguaro", options.saguaro},
+      {"saguaro_tokens", options.saguaro_tokens},
+      {"executor", options.executor},
+      {"profile", session.profile() ? session.profile()->name : ""},
+      {"costs", session.profile() ? costs_of(*session.profile()) : json()},
+      {"compute", options.compute},
+      {"context", session.context()},
+      {"kv", options.kv},
+      {"verify", options.verify},
+      {"threads", options.simulated() ? 0 : options.threads},  // of no effect on a simulated clock
+      {"max_tokens", options.max_tokens},
+      {"top_k", sampling.top_k},
+      {"top_p", sampling.top_p},
+      {"min_p", sampling.min_p},
+      {"repeat_penalty", sampling.repeat_penalty},
+      {"seed", sampling.seed},
+      {"raw", options.raw},
+      {"ignore_eos", options.ignore_eos}};
+  if (session.head()) settings.emplace_back("head_file", file_of(*session.head()));  // older files have no such key
+  return settings;
 }
 
 Error BenchResults::not_ours(const std::string& why) const {

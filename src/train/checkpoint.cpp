@@ -37,11 +37,27 @@ Status save_checkpoint(const std::string& path, const Parameters& parameters, Ad
   return file.write(path);
 }
 
-Result<nlohmann::json> load_checkpoint(const std::string& path, Parameters& parameters, AdamW& optimizer) {
-  SLUICE_TRY(const auto contents, read_gguf(path));
+namespace {
+
+Result<nlohmann::json> state_of(const GgufContents& contents, const std::string& path) {
   const auto it = contents.strings.find(kState);
   auto state = it == contents.strings.end() ? nlohmann::json() : nlohmann::json::parse(it->second, nullptr, false);
-  if (!state.is_object() || !state.contains("step")) return input_error(path + ": is no checkpoint of sluice train");
+  if (!state.is_object() || !state.contains("step") || !state.contains("examples"))
+    return input_error(path + ": is no checkpoint of sluice train");
+  return state;
+}
+
+}  // namespace
+
+Result<size_t> examples_of_checkpoint(const std::string& path) {
+  SLUICE_TRY(const auto contents, read_gguf(path));
+  SLUICE_TRY(const auto state, state_of(contents, path));
+  return state["examples"].get<size_t>();
+}
+
+Result<nlohmann::json> load_checkpoint(const std::string& path, Parameters& parameters, AdamW& optimizer) {
+  SLUICE_TRY(const auto contents, read_gguf(path));
+  SLUICE_TRY(const auto state, state_of(contents, path));
   for (size_t i = 0; i < parameters.all().size(); ++i) {
     const auto& entry = parameters.all()[i];
     SLUICE_TRY_STATUS(load(contents, entry.name, entry.values, path));

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "model/fingerprint.h"
+#include "train/checkpoint.h"
 #include "train/draft_vocabulary.h"
 #include "train/eagle3.h"
 #include "train/p_eagle.h"
@@ -53,14 +54,20 @@ Result<TrainFigures> run(const ModelFile& model, const TrainOptions& options, co
                          const Make& make) {
   if (options.threads > 0) torch::set_num_threads(options.threads);
   torch::manual_seed(options.seed);
-  SLUICE_TRY(const auto corpus, Corpus::open(options.corpus));
+  SLUICE_TRY(auto corpus, Corpus::open(options.corpus));
+  const auto checkpoint = (std::filesystem::path(options.out) / "checkpoint.gguf").string();
+  if (std::filesystem::exists(checkpoint)) {
+    SLUICE_TRY(const size_t began_with, examples_of_checkpoint(checkpoint));
+    if (began_with < corpus.train.size()) corpus.train.resize(began_with);
+  }
   SLUICE_TRY(const auto target, TargetTensors::open(model));
   auto trainee = make(target, draft_vocabulary(model, corpus, options));
-  SLUICE_TRY(auto figures, train(*trainee, model, corpus, options, hooks));
-  SLUICE_TRY(auto file, head_file(model));
-  SLUICE_TRY_STATUS(trainee->write(file, type_of(options)));
-  SLUICE_TRY_STATUS(file.write((std::filesystem::path(options.out) / "head.gguf").string()));
-  return figures;
+  const auto write_head = [&]() -> Status {
+    SLUICE_TRY(auto file, head_file(model));
+    SLUICE_TRY_STATUS(trainee->write(file, type_of(options)));
+    return file.write((std::filesystem::path(options.out) / "head.gguf").string());
+  };
+  return train(*trainee, model, corpus, options, hooks, write_head);
 }
 
 }  // namespace

@@ -107,11 +107,12 @@ class ProductPrecision {
 class Training {
  public:
   Training(Trainee& trainee, const Corpus& corpus, const TrainOptions& options, const TrainHooks& hooks,
-           Capture capture)
+           const std::function<Status()>& write_head, Capture capture)
       : trainee_(trainee),
         corpus_(corpus),
         options_(options),
         hooks_(hooks),
+        write_head_(write_head),
         capture_(std::move(capture)),
         optimizer_(trainee.parameters(), {.weight_decay = options.weight_decay}),
         n_examples_(corpus.train.size()) {}
@@ -218,6 +219,7 @@ class Training {
     const auto n = std::min(corpus_.held_out.size(), static_cast<size_t>(options_.held_out));
     for (size_t i = 0; i < n; ++i) trainee_.evaluate(capture_.run(corpus_.held_out[i]));
     figures_.evaluation = trainee_.summary();
+    if (write_head_) SLUICE_TRY_STATUS(write_head_());
     return log_->write({{"step", optimizer_.steps()}, {"tokens", tokens_}, {"evaluation", figures_.evaluation}});
   }
 
@@ -234,6 +236,7 @@ class Training {
   const Corpus& corpus_;
   const TrainOptions& options_;
   const TrainHooks& hooks_;
+  const std::function<Status()>& write_head_;
   Capture capture_;
   AdamW optimizer_;
   std::optional<Log> log_;
@@ -248,7 +251,7 @@ class Training {
 }  // namespace
 
 Result<TrainFigures> train(Trainee& trainee, const ModelFile& model, const Corpus& corpus, const TrainOptions& options,
-                           const TrainHooks& hooks) {
+                           const TrainHooks& hooks, const std::function<Status()>& write_head) {
   if (corpus.train.empty()) return input_error(options.corpus + ": holds nothing to train on; see sluice train data");
   std::error_code error;
   fs::create_directories(options.out, error);
@@ -256,7 +259,7 @@ Result<TrainFigures> train(Trainee& trainee, const ModelFile& model, const Corpu
   SLUICE_TRY(auto capture, Capture::create(model, {.taps = trainee.taps(),
                                                    .max_tokens = options.max_tokens,
                                                    .threads = std::max(1, options.threads)}));
-  return Training(trainee, corpus, options, hooks, std::move(capture)).run();
+  return Training(trainee, corpus, options, hooks, write_head, std::move(capture)).run();
 }
 
 }  // namespace sluice

@@ -4,8 +4,10 @@
 #include <filesystem>
 
 #include "cli/program.h"
+#include "model/head_file.h"
 #include "support/tiny_model.h"
 #include "train/corpus.h"
+#include "train/draft_vocabulary.h"
 #include "train/gguf_writer.h"
 
 namespace sluice::test {
@@ -82,6 +84,32 @@ TEST(TrainCommand, TrainsAndExportsEveryKindOfHead) {
     EXPECT_EQ(head->strings.at("general.architecture"), kind.front() == "eagle3" ? "eagle3" : "sluice-head");
     EXPECT_EQ(head->strings.at("sluice-head.target.fingerprint").size(), 16u);
   }
+}
+
+// The rows of the output matrix keep their tokens.
+TEST(TrainCommand, ARunGoesOnWithItsVocabularyWhenTheCorpusHasGrown) {
+  const std::string corpus = fresh("command-corpus-3"), out = fresh("command-grown");
+  const auto train = [&](const char* tokens) {
+    return run_program({"train",         "exit", "--exit",    "1",    "-m",      small_model(), "--data",     corpus,
+                        "--out",         out,    "--tokens",  tokens, "--batch", "1",           "--held-out", "1",
+                        "--draft-vocab", "40",   "--threads", "1"});
+  };
+  const auto vocabulary = [&] {
+    const auto file = ModelFile::open(small_model());
+    const auto head = HeadFile::open(out + "/head.gguf", *file);
+    return head ? head->parameters().vocabulary : std::vector<Token>();
+  };
+  ASSERT_EQ(make_corpus(corpus, 40).status, 0);
+  ASSERT_EQ(train("30").status, 0);
+  const auto before = vocabulary();
+  ASSERT_EQ(before.size(), 40u);
+  ASSERT_EQ(make_corpus(corpus, 400).status, 0);
+  ASSERT_NE(choose_draft_vocabulary(Corpus::open(corpus)->train, ModelFile::open(small_model())->hparams().n_vocab, 40),
+            before)
+      << "the larger corpus would have another one";
+  const Ran more = train("60");
+  ASSERT_EQ(more.status, 0) << more.err;
+  EXPECT_EQ(vocabulary(), before);
 }
 
 TEST(TrainCommand, ACorpusThatIsNoneIsNamed) {
