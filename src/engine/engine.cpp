@@ -257,9 +257,11 @@ void Engine::handle_drafted(const Outcome& outcome) {
       answer_with_draws(request, *source, node, candidates);
       continue;
     }
-    if (local)
-      candidates = request.fusion.fuse(
-          node, candidates, local->expand(speculation.tree.path(node), request.spec.method_options.children));
+    if (local) {
+      const std::vector<Candidate> said[] = {
+          std::move(candidates), local->expand(speculation.tree.path(node), request.spec.method_options.children)};
+      candidates = request.fusion.fuse(node, said);
+    }
     request.method->drafted(speculation, *source, node, std::move(candidates));
   }
 }
