@@ -74,6 +74,8 @@ class Method {
   virtual bool speculates() const = 0;
   // Whether its sources are a hierarchy, each better than the one before, instead of one to be fused.
   virtual bool has_hierarchy() const { return false; }
+  // Whether nodes may come from what the text says before the draft model that it is fused with has answered.
+  virtual bool foretells() const { return false; }
   // Rule `reject`: how many children of a node are drawn from the source's distribution; 0: the rule is not defined for
   // this method's trees. Those children enter with their parent, all of them.
   virtual int32_t draws() const { return 0; }

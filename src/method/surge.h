@@ -16,6 +16,7 @@ class Surge final : public Method {
   explicit Surge(const MethodOptions& options) : rows_(options.width), draft_rows_(options.draft_rows) {}
   std::string_view name() const override { return "surge"; }
   bool speculates() const override { return true; }
+  bool foretells() const override { return true; }
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
  private:

@@ -258,6 +258,18 @@ TEST(Surge, MoreThanATokenComesOutOfAStep) {
   EXPECT_LT(ran.last_token - ran.first_token, 0.001 * 80);
 }
 
+// A draft pass as long as a step makes a token a step at best; where the text repeats itself it tells more of them
+// beforehand, whatever the draft model thinks of it.
+TEST(Surge, WhereTheTextIsCertainASlowDraftModelIsNotWaitedFor) {
+  RequestSpec spec = ask("surge", 100);
+  spec.sampling.logit_bias = {{3 + 'a', 1000.0f}};
+  const Ran alone = run(pipeline(6, {&six_layers()}, 0.001), spec);
+  spec.sources = {"ngram", "draft"};
+  const Ran both = run(pipeline(6, {&six_layers()}, 0.001), spec);
+  EXPECT_EQ(both.tokens, alone.tokens);
+  EXPECT_LT(both.last_token - both.first_token, 0.8 * (alone.last_token - alone.first_token));
+}
+
 // A text that repeats itself is as good as certain: what a source that answers at once is asked must stay within
 // bounds.
 TEST(Coordinator, TakesLittleTimeWhateverIsCertain) {
