@@ -71,6 +71,9 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
           {"model_file", file_of(session.model())},
           {"draft_files", drafts},
           {"sources", options.sources},
+          {"ngram_corpus", options.ngram_corpus.empty() ? json()
+                                                        : json{{"file", fs::path(options.ngram_corpus).filename()},
+                                                               {"tokens", session.corpus_tokens()}}},
           {"stages", session.cuts().size()},
           {"cuts", cuts},
           {"width", options.width},

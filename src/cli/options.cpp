@@ -1,5 +1,7 @@
 #include "cli/options.h"
 
+#include <algorithm>
+
 #include "cli/output.h"
 #include "cli/values.h"
 #include "method/method.h"
@@ -24,6 +26,11 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
       ->check(not_empty("a GGUF file"));
   add_list_option(command, "--source", options.sources,
                   "Token sources of the method: ngram, draft; several are fused (default: draft if there is one)");
+  command
+      .add_option("--ngram-corpus", options.ngram_corpus,
+                  "Plain text (UTF-8) that n-grams know beforehand, as a project's sources or the manuals that answers "
+                  "quote; n-grams then join the draft model, e.g. --draft small.gguf --ngram-corpus manual.txt")
+      ->check(not_empty("a text file"));
   auto* stages = command.add_option("--stages", options.stages, "Pipeline stages, at most one a layer of the model")
                      ->capture_default_str()
                      ->check(whole_number(1));
@@ -144,6 +151,10 @@ Status check(const CommonOptions& options) {
     return input_error("--draft was given " + std::to_string(options.drafts.size()) +
                        " times; a hierarchy has at most " + std::to_string(kMostDrafts) + " draft models");
   SLUICE_TRY_STATUS(make_sources(options.sources, options.drafts.size(), false).map([](const auto&) {}));
+  const auto& named = options.sources;
+  if (!options.ngram_corpus.empty() && !named.empty() && std::find(named.begin(), named.end(), "ngram") == named.end())
+    return input_error("--ngram-corpus is for n-grams, which --source leaves out: add ngram to it, as in ngram," +
+                       named.front());
   return options.trace.empty() ? Status() : check_writable("--trace", options.trace);
 }
 

@@ -17,6 +17,7 @@ struct CommonOptions {
   std::string method = "auto";
   std::vector<std::string> drafts;  // files, the smallest model first
   std::vector<std::string> sources;
+  std::string ngram_corpus;  // a text that n-grams know; empty: none
   int32_t stages = 1;
   std::vector<int32_t> cuts;
   int32_t width = 16, levels = 1, depth = 6, children = 16, draft_rows = 0, tree_nodes = 0, budget = 24, lookahead = 0;

@@ -87,7 +87,8 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   SLUICE_TRY_STATUS(check_rule(spec.sampling, *method));
   std::vector<SourceSlot> sources;
   if (method->speculates()) {
-    SLUICE_TRY(sources, make_sources(spec.sources, options_.drafts.size(), method->has_hierarchy()));
+    SLUICE_TRY(sources,
+               make_sources(spec.sources, options_.drafts.size(), method->has_hierarchy(), options_.corpus));
   }
 
   const size_t reserved =
@@ -147,7 +148,8 @@ Status Engine::set_method(RequestId id, const std::string& method, const std::ve
   SLUICE_TRY(auto next, make_method(method, request.spec.method_options));
   SLUICE_TRY_STATUS(check_rule(request.spec.sampling, *next));
   if (next->speculates() && (request.sources.empty() || next->has_hierarchy() != request.method->has_hierarchy())) {
-    SLUICE_TRY(request.sources, make_sources(sources, options_.drafts.size(), next->has_hierarchy()));
+    SLUICE_TRY(request.sources,
+               make_sources(sources, options_.drafts.size(), next->has_hierarchy(), options_.corpus));
     for (const SourceSlot& slot : request.sources)
       if (slot.local) slot.local->observe(request.tokens);
     request.speculation.n_sources = request.sources.size();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "source/known_text.h"
 #include "source/source.h"
 
 namespace sluice {
@@ -18,9 +19,11 @@ struct SourceSlot {
   std::string name() const;
 };
 
-// By the names of --source; empty: draft models if there are any, else n-grams. A hierarchy gets a slot for each
+// By the names of --source; empty: draft models if there are any, and n-grams if there are none or a corpus is at hand.
+// N-grams know the corpus, if there is one, beside the text itself. A hierarchy gets a slot for each
 // source, all draft models in their order; otherwise there is one slot, with the largest draft model.
 // Errors name --source and list what there is.
-Result<std::vector<SourceSlot>> make_sources(const std::vector<std::string>& names, size_t n_drafts, bool hierarchy);
+Result<std::vector<SourceSlot>> make_sources(const std::vector<std::string>& names, size_t n_drafts, bool hierarchy,
+                                             std::shared_ptr<const KnownText> corpus = nullptr);
 
 }  // namespace sluice
