@@ -83,6 +83,7 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
           {"tree_nodes", options.tree_nodes},
           {"draft_rows", options.draft_rows},
           {"budget", options.budget},
+          {"fallback", options.fallback},
           {"lookahead", options.lookahead},
           {"levels", options.levels},
           {"replacement", options.replacement},

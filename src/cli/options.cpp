@@ -64,6 +64,13 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
   command.add_option("--budget", options.budget, "Outcomes of a verification that ssd drafts for")
       ->capture_default_str()
       ->check(whole_number(1, 128));
+  command
+      .add_option(
+          "--fallback", options.fallback,
+          "Who drafts for ssd when an outcome was not foreseen: draft, ngram, or auto: the draft model for up to "
+          "4 requests at a time, n-grams for more")
+      ->capture_default_str()
+      ->check(one_of({"draft", "ngram", "auto"}));
   command.add_option("--lookahead", options.lookahead, "Tokens that a verifier of pipespec waits for")
       ->capture_default_str()
       ->check(whole_number(0, 64));

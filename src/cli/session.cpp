@@ -182,6 +182,9 @@ RequestSpec Session::spec(std::vector<Token> prompt) const {
                              .depth = options_.depth,
                              .draft_rows = options_.draft_rows,
                              .budget = options_.budget,
+                             .fallback = options_.fallback == "draft"   ? Fallback::kDraft
+                                         : options_.fallback == "ngram" ? Fallback::kNgram
+                                                                        : Fallback::kAuto,
                              .lookahead = options_.lookahead,
                              .branching = options_.branching,
                              .tree_nodes = options_.tree_nodes,

@@ -7,6 +7,7 @@
 
 #include "source/draw.h"
 #include "source/make_source.h"
+#include "source/ngram.h"
 
 namespace sluice {
 
@@ -50,6 +51,15 @@ Status check_rule(const SamplingParams& sampling, const Method& method) {
       std::string(method.name()) + " needs --verify match");
 }
 
+// A method's sources, by their names.
+Result<std::vector<SourceSlot>> sources_of(const Method& method, const std::vector<std::string>& names,
+                                           const EngineOptions& options) {
+  SLUICE_TRY(auto sources, make_sources(names, options.drafts.size(), method.has_hierarchy(), options.corpus));
+  if (method.has_fallback() && sources.front().draft)
+    sources.push_back({std::make_unique<NgramSource>(options.corpus), std::nullopt});
+  return sources;
+}
+
 }  // namespace
 
 Engine::Engine(const Tokenizer& tokenizer, std::unique_ptr<Executor> executor, EngineOptions options)
@@ -87,8 +97,7 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   SLUICE_TRY_STATUS(check_rule(spec.sampling, *method));
   std::vector<SourceSlot> sources;
   if (method->speculates()) {
-    SLUICE_TRY(sources,
-               make_sources(spec.sources, options_.drafts.size(), method->has_hierarchy(), options_.corpus));
+    SLUICE_TRY(sources, sources_of(*method, spec.sources, options_));
   }
 
   const size_t reserved =
@@ -148,8 +157,7 @@ Status Engine::set_method(RequestId id, const std::string& method, const std::ve
   SLUICE_TRY(auto next, make_method(method, request.spec.method_options));
   SLUICE_TRY_STATUS(check_rule(request.spec.sampling, *next));
   if (next->speculates() && (request.sources.empty() || next->has_hierarchy() != request.method->has_hierarchy())) {
-    SLUICE_TRY(request.sources,
-               make_sources(sources, options_.drafts.size(), next->has_hierarchy(), options_.corpus));
+    SLUICE_TRY(request.sources, sources_of(*next, sources, options_));
     for (const SourceSlot& slot : request.sources)
       if (slot.local) slot.local->observe(request.tokens);
     request.speculation.n_sources = request.sources.size();

@@ -66,7 +66,8 @@ std::vector<std::vector<Planned>> Scheduler::compose(std::span<Request* const> r
                                                      std::span<const Room> rooms) const {
   std::vector<std::vector<Planned>> plans(rooms.size());
   for (Request* request : requests) {
-    const Idle idle = idle_for(*request, rooms);
+    Idle idle = idle_for(*request, rooms);
+    idle.n_requests = requests.size();
     if (!idle.first_stage && idle.sources == 0) continue;
     const auto plan = [&](NodeId node) {
       return Planned{request, node, request->speculation.tree.node(node).log_path};

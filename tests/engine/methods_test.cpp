@@ -252,6 +252,24 @@ TEST(Ssd, AHitStartsTheNextRoundWithTheVerdict) {
   }
 }
 
+// Whoever drafts after a miss, and however many requests there are, the answers are the target's.
+TEST(Ssd, ItsFallbackNeverShowsInTheAnswers) {
+  for (const Fallback fallback : {Fallback::kDraft, Fallback::kNgram, Fallback::kAuto}) {
+    PipelineSpec setup = pipeline(2, {&five_layers()});
+    setup.n_cells = 4096;
+    const auto engine = make_engine(six_layers(), setup);
+    std::vector<std::pair<RequestId, RequestSpec>> asked;
+    for (int32_t i = 0; i < 7; ++i) {
+      RequestSpec spec = ask("ssd", 20 + i);
+      spec.prompt.resize(spec.prompt.size() - static_cast<size_t>(i));
+      spec.method_options.fallback = fallback;
+      asked.emplace_back(submit(*engine, spec), spec);
+    }
+    finish(*engine);
+    for (const auto& [id, spec] : asked) EXPECT_EQ(answer(*engine, id), plain_decoding(six_layers(), spec));
+  }
+}
+
 // Surge with a fast draft model that is right gives more than a token a step.
 TEST(Surge, MoreThanATokenComesOutOfAStep) {
   const Ran ran = run(pipeline(6, {&six_layers()}, 0.0003), ask("surge", 100));
