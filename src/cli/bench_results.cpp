@@ -73,6 +73,9 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
       {"model_file", file_of(session.model())},
       {"draft_files", drafts},
       {"sources", options.sources},
+      {"ngram_corpus", options.ngram_corpus.empty() ? json()
+                                                    : json{{"file", fs::path(options.ngram_corpus).filename()},
+                                                           {"tokens", session.corpus_tokens()}}},
       {"stages", session.cuts().size()},
       {"cuts", cuts},
       {"width", options.width},
@@ -82,6 +85,7 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
       {"tree_nodes", options.tree_nodes},
       {"draft_rows", options.draft_rows},
       {"budget", options.budget},
+      {"fallback", options.fallback},
       {"lookahead", options.lookahead},
       {"levels", options.levels},
       {"replacement", options.replacement},

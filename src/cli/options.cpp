@@ -1,5 +1,7 @@
 #include "cli/options.h"
 
+#include <algorithm>
+
 #include "cli/output.h"
 #include "cli/values.h"
 #include "method/method.h"
@@ -29,6 +31,11 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
   add_list_option(command, "--source", options.sources,
                   "Token sources of the method: ngram, draft, head; n-grams are fused with the others (default: what "
                   "the method was made for, else the best that is given)");
+  command
+      .add_option("--ngram-corpus", options.ngram_corpus,
+                  "Plain text (UTF-8) that n-grams know beforehand, as a project's sources or the manuals that answers "
+                  "quote; n-grams then join the draft model, e.g. --draft small.gguf --ngram-corpus manual.txt")
+      ->check(not_empty("a text file"));
   auto* stages = command.add_option("--stages", options.stages, "Pipeline stages, at most one a layer of the model")
                      ->capture_default_str()
                      ->check(whole_number(1));
@@ -62,6 +69,13 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
   command.add_option("--budget", options.budget, "Outcomes of a verification that ssd drafts for")
       ->capture_default_str()
       ->check(whole_number(1, 128));
+  command
+      .add_option(
+          "--fallback", options.fallback,
+          "Who drafts for ssd when an outcome was not foreseen: draft, ngram, or auto: the draft model for up to "
+          "4 requests at a time, n-grams for more")
+      ->capture_default_str()
+      ->check(one_of({"draft", "ngram", "auto"}));
   command.add_option("--lookahead", options.lookahead, "Tokens that a verifier of pipespec waits for")
       ->capture_default_str()
       ->check(whole_number(0, 64));
@@ -152,6 +166,10 @@ Status check(const CommonOptions& options) {
                        " times; a hierarchy has at most " + std::to_string(kMostDrafts) + " draft models");
   SLUICE_TRY_STATUS(
       make_sources(options.sources, {options.drafts.size(), !options.head.empty()}, false).map([](const auto&) {}));
+  const auto& named = options.sources;
+  if (!options.ngram_corpus.empty() && !named.empty() && std::find(named.begin(), named.end(), "ngram") == named.end())
+    return input_error("--ngram-corpus is for n-grams, which --source leaves out: add ngram to it, as in ngram," +
+                       named.front());
   return options.trace.empty() ? Status() : check_writable("--trace", options.trace);
 }
 

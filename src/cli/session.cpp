@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "cli/corpus_file.h"
 #include "model/head_file.h"
 #include "model/utf8.h"
 #include "plan/measure.h"
@@ -89,6 +90,9 @@ Result<Session> Session::open(const CommonOptions& options) {
     session.drafts_.push_back(std::move(opened));
   }
   if (!options.head.empty()) SLUICE_TRY_STATUS(session.open_head());
+  if (!options.ngram_corpus.empty()) {
+    SLUICE_TRY(session.corpus_, read_corpus(options.ngram_corpus, *session.tokenizer_));
+  }
   if (options.compute == "lazy") {
     session.memo_ = std::make_shared<Memo>();
     if (!options.memo.empty()) SLUICE_TRY_STATUS(session.memo_->load(options.memo));
@@ -153,6 +157,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter 
   EngineOptions engine;
   engine.context = options_.context;
   engine.cuts = cuts_;
+  engine.corpus = corpus_;
   engine.trace = !options_.trace.empty();
   // A step's rows in every stage, those that wait and those that have just come out; and at least a batch of them,
   // since chains and static trees enter as a whole, whatever the width.
@@ -233,6 +238,9 @@ RequestSpec Session::spec(std::vector<Token> prompt) const {
                              .depth = options_.depth,
                              .draft_rows = options_.draft_rows,
                              .budget = options_.budget,
+                             .fallback = options_.fallback == "draft"   ? Fallback::kDraft
+                                         : options_.fallback == "ngram" ? Fallback::kNgram
+                                                                        : Fallback::kAuto,
                              .lookahead = options_.lookahead,
                              .branching = options_.branching,
                              .tree_nodes = options_.tree_nodes,

@@ -32,6 +32,7 @@ class Session {
   const std::string& profile_name() const { return profile_name_; }
   const std::optional<Profile>& profile() const { return profile_; }  // none: neither simulated nor paced
   int32_t context() const { return options_.context; }                // tokens a conversation may have
+  size_t corpus_tokens() const { return corpus_ ? corpus_->size() : 0; }
   double load_seconds() const { return load_seconds_; }
   // Writes the memo to its file, if there is one.
   Status save_memo() const;
@@ -57,7 +58,8 @@ class Session {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<ModelFile> drafts_;
   std::optional<HeadFile> head_;
-  std::shared_ptr<Memo> memo_;  // if lazy
+  std::shared_ptr<Memo> memo_;               // if lazy
+  std::shared_ptr<const KnownText> corpus_;  // if --ngram-corpus
   std::optional<ChatTemplate> template_;
   std::vector<LayerRange> cuts_;
   std::optional<Profile> profile_;

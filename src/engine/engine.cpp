@@ -7,6 +7,7 @@
 
 #include "source/draw.h"
 #include "source/make_source.h"
+#include "source/ngram.h"
 
 namespace sluice {
 
@@ -50,6 +51,15 @@ Status check_rule(const SamplingParams& sampling, const Method& method) {
       std::string(method.name()) + " needs --verify match");
 }
 
+// A method's sources, by their names.
+Result<std::vector<SourceSlot>> sources_of(const Method& method, const std::vector<std::string>& names,
+                                           const SourcesAtHand& at_hand) {
+  SLUICE_TRY(auto sources, make_sources(names, at_hand, method.has_hierarchy(), method.head().has_value()));
+  if (method.has_fallback() && sources.front().draft)
+    sources.push_back({std::make_unique<NgramSource>(at_hand.corpus), std::nullopt});
+  return sources;
+}
+
 }  // namespace
 
 Engine::Engine(const Tokenizer& tokenizer, std::unique_ptr<Executor> executor, EngineOptions options)
@@ -90,8 +100,7 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   SLUICE_TRY_STATUS(check_head(*method));
   std::vector<SourceSlot> sources;
   if (method->speculates()) {
-    SLUICE_TRY(sources,
-               make_sources(spec.sources, sources_at_hand(), method->has_hierarchy(), method->head().has_value()));
+    SLUICE_TRY(sources, sources_of(*method, spec.sources, sources_at_hand()));
   }
 
   const size_t reserved =
@@ -149,7 +158,7 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
 
 SourcesAtHand Engine::sources_at_hand() const {
   const bool head = !options_.drafts.empty() && options_.drafts.back().head;
-  return {.n_drafts = options_.drafts.size() - head, .head = head};
+  return {.n_drafts = options_.drafts.size() - head, .head = head, .corpus = options_.corpus};
 }
 
 // A method that needs a head needs one of its own kind.
@@ -169,8 +178,7 @@ Status Engine::set_method(RequestId id, const std::string& method, const std::ve
   SLUICE_TRY_STATUS(check_rule(request.spec.sampling, *next));
   SLUICE_TRY_STATUS(check_head(*next));
   if (next->speculates() && (request.sources.empty() || next->has_hierarchy() != request.method->has_hierarchy())) {
-    SLUICE_TRY(request.sources,
-               make_sources(sources, sources_at_hand(), next->has_hierarchy(), next->head().has_value()));
+    SLUICE_TRY(request.sources, sources_of(*next, sources, sources_at_hand()));
     for (const SourceSlot& slot : request.sources)
       if (slot.local) slot.local->observe(request.tokens);
     request.speculation.n_sources = request.sources.size();
@@ -294,9 +302,11 @@ void Engine::take_guesses(Request& request, size_t source, NodeId node, const Dr
   if (request.spec.sampling.rule == Rule::kReject && !local)
     return answer_with_draws(request, source, node, drafted.candidates);
   std::vector<Candidate> candidates = drafted.candidates;
-  if (local)
-    candidates =
-        request.fusion.fuse(node, candidates, local->expand(tree.path(node), request.spec.method_options.children));
+  if (local) {
+    const std::vector<Candidate> said[] = {std::move(candidates),
+                                           local->expand(tree.path(node), request.spec.method_options.children)};
+    candidates = request.fusion.fuse(node, said);
+  }
   request.method->drafted(request.speculation, source, node, std::move(candidates));
 }
 

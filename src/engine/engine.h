@@ -25,9 +25,10 @@ struct DraftOptions {
 };
 
 struct EngineOptions {
-  int32_t context = 0;               // tokens a request may have, prompt and answer
-  int32_t n_cells = 0;               // cells of the target's workers
-  std::vector<DraftOptions> drafts;  // the smallest first, then the head if there is one
+  int32_t context = 0;                      // tokens a request may have, prompt and answer
+  int32_t n_cells = 0;                      // cells of the target's workers
+  std::vector<DraftOptions> drafts;         // the smallest first, then the head if there is one
+  std::shared_ptr<const KnownText> corpus;  // that n-grams know beside the text itself; may be none
   Scheduler::Options scheduler;
   std::vector<LayerRange> cuts;   // for the trace
   std::optional<CostModel> cost;  // of the simulated or paced clock

@@ -26,6 +26,25 @@ Idle idle_for(const Request& request, std::span<const Room> rooms) {
   return idle;
 }
 
+// A draft model makes one token of a path in a pass. Where the text is as good as certain of the next one, that need
+// not wait: it becomes a node at once, and the draft model passes both together.
+void foretell(Request& request) {
+  constexpr float kCertain = 0.8f;
+  Speculation& speculation = request.speculation;
+  const SourceSlot* slot = request.sources.empty() ? nullptr : &request.sources.front();
+  if (slot == nullptr || !slot->local || !slot->draft || !request.method->foretells()) return;
+  std::vector<NodeId> nodes;
+  for (const auto& node : speculation.tree.nodes())
+    if (!node.drafted && !node.foretold && node.position < speculation.last_position) nodes.push_back(node.id);
+  for (const NodeId node : nodes) {
+    const std::vector<Candidate> said[] = {
+        {}, slot->local->expand(speculation.tree.path(node), request.spec.method_options.children)};
+    auto fused = request.fusion.fuse(node, said);
+    std::erase_if(fused, [](const Candidate& c) { return c.probability < kCertain; });
+    speculation.tree.foretell(node, std::move(fused));
+  }
+}
+
 // Asks the method; a source that answers at once is asked as long as the method has questions and nothing to enter.
 Proposal propose(Request& request, const Idle& idle) {
   Speculation& speculation = request.speculation;
@@ -49,11 +68,13 @@ std::vector<std::vector<Planned>> Scheduler::compose(std::span<Request* const> r
                                                      std::span<const Room> rooms) const {
   std::vector<std::vector<Planned>> plans(rooms.size());
   for (Request* request : requests) {
-    const Idle idle = idle_for(*request, rooms);
+    Idle idle = idle_for(*request, rooms);
+    idle.n_requests = requests.size();
     if (!idle.first_stage && idle.sources == 0) continue;
     const auto plan = [&](NodeId node) {
       return Planned{request, node, request->speculation.tree.node(node).log_path};
     };
+    foretell(*request);
     const Proposal proposal = propose(*request, idle);
     if (idle.first_stage)
       for (const NodeId node : proposal.enter) plans[0].push_back(plan(node));

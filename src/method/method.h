@@ -34,6 +34,7 @@ struct Idle {
   const PassTimes* stage_times = nullptr;  // of the target
   const PassTimes* draft_times = nullptr;  // of the first source that is a model
   double seconds_per_token = 1.0;          // of the answer so far
+  size_t n_requests = 1;                   // that are running, this one included
   bool source(size_t i = 0) const { return (sources >> i & 1) != 0; }
   bool answers_at_once(size_t i = 0) const { return (instant >> i & 1) != 0; }
 };
@@ -50,6 +51,10 @@ struct Proposal {
   std::vector<Ask> expand;    // best first; to be asked again as long as it isn't answered
 };
 
+// Who drafts when ssd did not foresee an outcome: the draft model, n-grams, or the one for few requests and the other
+// for many.
+enum class Fallback : uint8_t { kDraft, kNgram, kAuto };
+
 struct MethodOptions {
   int32_t width = 16;      // w: nodes a level, or rows a step
   int32_t levels = 1;      // of the tree that enter in a step
@@ -57,7 +62,8 @@ struct MethodOptions {
   int32_t depth = 6;       // K: tokens of a chain, levels of a tree
   int32_t draft_rows = 0;  // nodes that a source guesses for at a time; 0: as many as pay
   int32_t budget = 24;     // B: outcomes of a verification that are drafted for
-  int32_t lookahead = 0;   // tokens that a verifier waits for
+  Fallback fallback = Fallback::kAuto;
+  int32_t lookahead = 0;  // tokens that a verifier waits for
   // Of a static tree: children of a node, by level. With tree_nodes > 0 the best tree of so many nodes instead.
   std::vector<int32_t> branching = {1, 1, 3, 1, 1, 1, 1, 1};
   int32_t tree_nodes = 0;
@@ -80,6 +86,10 @@ class Method {
   virtual std::optional<HeadKind> head() const { return std::nullopt; }
   // Whether a source that guesses several tokens in a row may append them all to the tree.
   virtual bool takes_chains() const { return false; }
+  // Whether behind a draft model it wants n-grams, as a second source, for when waiting for the model does not pay.
+  virtual bool has_fallback() const { return false; }
+  // Whether nodes may come from what the text says before the draft model that it is fused with has answered.
+  virtual bool foretells() const { return false; }
   // Rule `reject`: how many children of a node are drawn from the source's distribution; 0: the rule is not defined for
   // this method's trees. Those children enter with their parent, all of them.
   virtual int32_t draws() const { return 0; }

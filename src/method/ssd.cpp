@@ -1,10 +1,17 @@
 #include "method/ssd.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "method/chain.h"
 
 namespace sluice {
+
+namespace {
+
+constexpr size_t kModel = 0, kNgrams = 1;  // sources
+
+}  // namespace
 
 Proposal Ssd::propose(Speculation& speculation, const Idle& idle) {
   if (speculation.target.entered(speculation.tree.root().id)) return draft_outcomes(speculation);
@@ -16,7 +23,7 @@ Proposal Ssd::propose(Speculation& speculation, const Idle& idle) {
 Proposal Ssd::begin_round(Speculation& speculation, const Idle& idle) {
   TokenTree& tree = speculation.tree;
   const Chain chain = grow_chain(tree, tree.root().id, length_, speculation.last_position);
-  if (chain.undrafted) return {.enter = {}, .expand = {{chain.nodes.back()}}};
+  if (chain.undrafted) return {.enter = {}, .expand = {{chain.nodes.back(), drafter(speculation, idle)}}};
   if (!idle.first_stage) return {};
   chain_ = chain.nodes;
   begin_ = tree.root().position;
@@ -25,22 +32,40 @@ Proposal Ssd::begin_round(Speculation& speculation, const Idle& idle) {
   return {.enter = chain.nodes, .expand = {}};
 }
 
+// The source of a chain that is not there yet. A foreseen one is only late.
+size_t Ssd::drafter(const Speculation& speculation, const Idle& idle) const {
+  if (speculation.n_sources < 2) return kModel;
+  if (std::find(foreseen_.begin(), foreseen_.end(), speculation.tree.root().id) != foreseen_.end()) return kModel;
+  const bool many = fallback_ == Fallback::kNgram || (fallback_ == Fallback::kAuto && idle.n_requests > kFew);
+  return many ? kNgrams : kModel;
+}
+
+void Ssd::drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates,
+                  std::shared_ptr<const Draws> draws) {
+  if (source == kNgrams)
+    by_ngrams_.insert(node);
+  else
+    by_ngrams_.erase(node);
+  Method::drafted(speculation, source, node, std::move(candidates), std::move(draws));
+}
+
 Proposal Ssd::draft_outcomes(Speculation& speculation) {
   TokenTree& tree = speculation.tree;
   Proposal proposal;
   for (size_t k = 0; k < chain_.size(); ++k) {
     const auto& node = tree.node(chain_[k]);
     if (node.position >= speculation.last_position) break;
-    if (!node.drafted) {
-      proposal.expand.push_back({node.id});  // the chain's end
+    if (!node.drafted || by_ngrams_.contains(node.id)) {
+      proposal.expand.push_back({node.id});  // the chain's end, or what n-grams have drafted
       continue;
     }
-    const auto candidates = node.candidates;
-    const size_t first = k + 1 < chain_.size() ? 1 : 0;  // a rejected token is no outcome
-    const size_t last = std::min(candidates.size(), first + static_cast<size_t>(fan_[std::min(k, fan_.size() - 1)]));
-    for (size_t i = first; i < last; ++i) {
-      const auto known = tree.child(chain_[k], candidates[i].token);
-      const NodeId outcome = known ? *known : tree.append(chain_[k], candidates[i].token, candidates[i].probability);
+    auto candidates = node.candidates;
+    if (k + 1 < chain_.size())  // a rejected token is no outcome
+      std::erase_if(candidates, [&](const Candidate& c) { return c.token == tree.node(chain_[k + 1]).token; });
+    candidates.resize(std::min(candidates.size(), static_cast<size_t>(fan_[std::min(k, fan_.size() - 1)])));
+    for (const auto& [token, probability] : candidates) {
+      const auto known = tree.child(chain_[k], token);
+      const NodeId outcome = known ? *known : tree.append(chain_[k], token, probability);
       if (!known) foreseen_.push_back(outcome);
       const Chain next = grow_chain(tree, outcome, length_, speculation.last_position);
       if (next.undrafted) proposal.expand.push_back({next.nodes.back()});
@@ -61,6 +86,7 @@ void Ssd::note_outcome(const TokenTree& tree) {
   ++tries;
   missed += !hit;
   chain_.clear();
+  by_ngrams_.clear();
 }
 
 std::map<std::string, std::vector<double>> Ssd::figures() const {

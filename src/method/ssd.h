@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "method/fan_out.h"
@@ -11,21 +12,28 @@ namespace sluice {
 
 // Speculative speculative decoding, SAGUARO: while the target verifies a chain of K tokens, the draft model drafts the
 // next chain for the likeliest outcomes (k, t*): k tokens accepted, then the target's own token t*. If the outcome that
-// comes was foreseen, the next chain enters at once; if not, the draft model (or an n-gram source) drafts it then.
+// comes was foreseen, the next chain enters at once; if not, the draft model drafts it then. Among many requests that
+// would make most batches wait for somebody's miss, so that n-grams, which answer at once, draft it instead, and the
+// draft model looks at their chain while that is verified.
 //
 // The speculation cache is a part of the tree: after the k-th token of the chain hang, beside the chain's own next
 // token, the F_k likeliest others, each with a chain of its own; all grow by a token in one draft batch. The fan-out F
 // follows from the acceptance and the misses seen so far (fan_out.h).
 class Ssd final : public Method {
  public:
-  explicit Ssd(const MethodOptions& options) : length_(options.depth), budget_(options.budget) {}
+  explicit Ssd(const MethodOptions& options)
+      : length_(options.depth), budget_(options.budget), fallback_(options.fallback) {}
+  static constexpr size_t kFew = 4;  // requests for which a miss waits for the draft model
   std::string_view name() const override { return "ssd"; }
   bool speculates() const override { return true; }
   bool fills_pipeline() const override { return false; }
+  bool has_fallback() const override { return fallback_ != Fallback::kDraft; }
   int32_t draws() const override { return 1; }
   // rounds_by_k, and hit_rate_by_k of them: the share of rounds whose outcome had been drafted for.
   std::map<std::string, std::vector<double>> figures() const override;
   Proposal propose(Speculation& speculation, const Idle& idle) override;
+  void drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates,
+               std::shared_ptr<const Draws> draws = {}) override;
 
   // Rounds by what the verification came to, k accepted: how often, and how often it had been foreseen.
   struct Outcomes {
@@ -36,16 +44,19 @@ class Ssd final : public Method {
  private:
   Proposal begin_round(Speculation& speculation, const Idle& idle);
   Proposal draft_outcomes(Speculation& speculation);
+  size_t drafter(const Speculation& speculation, const Idle& idle) const;
   void note_outcome(const TokenTree& tree);
   std::vector<int> fan_out() const;
 
   int32_t length_;  // K
   int32_t budget_;  // B: outcomes foreseen
+  Fallback fallback_;
 
   // The round under way: the chain that is being verified, from the root, and the outcomes that are drafted for.
   std::vector<NodeId> chain_;
   int32_t begin_ = 0;  // the position of its root
   std::vector<NodeId> foreseen_;
+  std::set<NodeId> by_ngrams_;                             // of whose children only n-grams have spoken
   std::vector<Outcomes> outcomes_;                         // by k
   std::map<int32_t, std::pair<int64_t, int64_t>> misses_;  // by fan-out: tries, misses
   std::vector<int> fan_;                                   // of the round

@@ -17,6 +17,7 @@ class Surge final : public Method {
   std::string_view name() const override { return "surge"; }
   bool speculates() const override { return true; }
   bool takes_chains() const override { return true; }
+  bool foretells() const override { return true; }
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
  private:

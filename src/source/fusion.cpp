@@ -7,40 +7,80 @@ namespace sluice {
 
 namespace {
 
-// Of what a source doesn't mention, or holds impossible.
-constexpr double kLeast = 1e-4;
+// Of what its source leaves to all tokens that it doesn't mention, the part that one of them gets.
+constexpr double kShare = 1e-3;
 
 double log_odds(double p) {
-  p = std::clamp(p, kLeast, 1.0 - kLeast);
+  constexpr double kEdge = 1e-9;
+  p = std::clamp(p, kEdge, 1.0 - kEdge);
   return std::log(p / (1.0 - p));
+}
+
+double sum(const std::vector<Candidate>& candidates) {
+  double sum = 0.0;
+  for (const Candidate& c : candidates) sum += c.probability;
+  return sum;
 }
 
 }  // namespace
 
-std::vector<Candidate> Fusion::fuse(NodeId node, const std::vector<Candidate>& model,
-                                    const std::vector<Candidate>& text) {
-  const double silence = log_odds(0.0);
-  Said& said = said_[node];
-  const double sure = text.empty() ? 0.0 : text.front().probability;
-  said.set = std::min(kSets - 1, static_cast<size_t>(sure * kSets));
-  said.opinions.clear();
-  for (const Candidate& c : model) said.opinions.push_back({c.token, log_odds(c.probability), silence, 0.0});
-  for (const Candidate& c : text) {
-    const auto same =
-        std::find_if(said.opinions.begin(), said.opinions.end(), [&](const Opinion& o) { return o.token == c.token; });
-    if (same == said.opinions.end())
-      said.opinions.push_back({c.token, silence, log_odds(c.probability), 0.0});
-    else
-      same->text = log_odds(c.probability);
+// The surer a source is, the more it may count before it has been put to the test, but never much.
+Fusion::Trust Fusion::initial_trust() {
+  constexpr double kMost = 0.1;
+  Trust trust{};
+  for (size_t set = 0; set < kSets; ++set) {
+    const double weight = kMost * static_cast<double>(set) / static_cast<double>(kSets - 1);
+    trust[kMain][set] = {0.0, 1.0};
+    trust[kDiffers][set] = trust[kAgrees][set] = {0.0, weight};
   }
-  const Weights& w = weights_[said.set];
+  return trust;
+}
+
+// Every token that somebody mentions, with what each voice has to say of it.
+Fusion::Said Fusion::merge(std::span<const std::vector<Candidate>> said) {
+  Said merged;
+  double unmentioned = 0.0;  // the main source's log odds
+  for (size_t source = 0; source < said.size(); ++source) {
+    const auto& candidates = said[source];
+    const bool main = merged.voices.empty();
+    if (candidates.empty() || (!main && candidates.front().probability <= kLeast)) continue;
+    const auto above =
+        std::upper_bound(kSureness.begin(), kSureness.end(), static_cast<double>(candidates.front().probability));
+    const bool agrees = !main && candidates.front().token == merged.opinions.front().token;
+    const Role role = main ? kMain : agrees ? kAgrees : kDiffers;
+    merged.voices.push_back({source, role, static_cast<size_t>(above - kSureness.begin())});
+    if (main) unmentioned = log_odds(kShare * (1.0 - sum(candidates)));
+    for (Opinion& o : merged.opinions) o.features.push_back(0.0);
+    for (const Candidate& c : candidates) {
+      if (!main && c.probability <= kLeast) break;  // they are ranked
+      auto o = std::find_if(merged.opinions.begin(), merged.opinions.end(),
+                            [&](const Opinion& known) { return known.token == c.token; });
+      if (o == merged.opinions.end()) {
+        merged.opinions.push_back({c.token, std::vector<double>(merged.voices.size(), 0.0), 0.0});
+        o = merged.opinions.end() - 1;
+        o->features.front() = unmentioned;
+      }
+      o->features.back() = log_odds(c.probability) - (main ? 0.0 : log_odds(kLeast));
+    }
+  }
+  return merged;
+}
+
+std::vector<Candidate> Fusion::fuse(NodeId node, std::span<const std::vector<Candidate>> said) {
+  if (trust_.size() < said.size()) trust_.resize(said.size(), initial_trust());
+  Said& merged = said_[node] = merge(said);
   double sum = 0.0;
-  for (Opinion& o : said.opinions) {
-    o.fused = 1.0 / (1.0 + std::exp(-(w.bias + w.model * o.model + w.text * o.text)));
+  for (Opinion& o : merged.opinions) {
+    double x = 0.0;
+    for (size_t i = 0; i < merged.voices.size(); ++i) {
+      const Weights& w = weights(merged.voices[i]);
+      x += w.bias + w.weight * o.features[i];
+    }
+    o.fused = 1.0 / (1.0 + std::exp(-x));
     sum += o.fused;
   }
   std::vector<Candidate> fused;
-  for (const Opinion& o : said.opinions) fused.push_back({o.token, static_cast<float>(o.fused / std::max(1.0, sum))});
+  for (const Opinion& o : merged.opinions) fused.push_back({o.token, static_cast<float>(o.fused / std::max(1.0, sum))});
   std::stable_sort(fused.begin(), fused.end(),
                    [](const Candidate& a, const Candidate& b) { return a.probability > b.probability; });
   return fused;
@@ -49,12 +89,14 @@ std::vector<Candidate> Fusion::fuse(NodeId node, const std::vector<Candidate>& m
 void Fusion::learn(NodeId node, Token token) {
   const auto said = said_.extract(node);
   if (said.empty()) return;
-  Weights& w = weights_[said.mapped().set];
-  for (const Opinion& o : said.mapped().opinions) {
+  const Said& merged = said.mapped();
+  for (const Opinion& o : merged.opinions) {
     const double error = (o.token == token ? 1.0 : 0.0) - o.fused;
-    w.bias += kRate * error;
-    w.model += kRate * error * o.model;
-    w.text += kRate * error * o.text;
+    for (size_t i = 0; i < merged.voices.size(); ++i) {
+      Weights& w = weights(merged.voices[i]);
+      w.bias += kRate * error;
+      w.weight += (merged.voices[i].role == kMain ? kMainRate : kRate) * error * o.features[i];
+    }
   }
 }
 

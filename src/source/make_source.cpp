@@ -1,6 +1,7 @@
 #include "source/make_source.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "source/ngram.h"
 
@@ -25,9 +26,9 @@ Result<std::vector<SourceSlot>> make_sources(const std::vector<std::string>& nam
     return input_error("--source head,draft: of a head and a draft model one can be fused with n-grams");
   const bool head = names.empty() ? at_hand.head && (wants_head || at_hand.n_drafts == 0) : named("head");
   const bool drafts = names.empty() ? at_hand.n_drafts > 0 && !head : named("draft");
-  const bool ngram = (!head && !drafts) || named("ngram");
+  const bool ngram = (!head && !drafts) || named("ngram") || (names.empty() && at_hand.corpus != nullptr);
   std::vector<SourceSlot> slots;
-  if (ngram) slots.push_back({std::make_unique<NgramSource>(), std::nullopt});
+  if (ngram) slots.push_back({std::make_unique<NgramSource>(std::move(at_hand.corpus)), std::nullopt});
   if (!head && !drafts) return slots;
   if (hierarchy) {
     for (size_t i = 0; drafts && i < at_hand.n_drafts; ++i) slots.push_back({nullptr, i});

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "source/known_text.h"
 #include "source/source.h"
 
 namespace sluice {
@@ -23,10 +24,12 @@ struct SourceSlot {
 struct SourcesAtHand {
   size_t n_drafts = 0;
   bool head = false;
+  std::shared_ptr<const KnownText> corpus;  // that n-grams know beside the text itself; may be none
 };
 
 // By the names of --source; empty: what the method prefers, that is the head if it `wants_head`, else draft models if
-// there are any, else the head, else n-grams. A hierarchy gets a slot for each source, all draft models in their order;
+// there are any, else the head, else n-grams; and n-grams as well when
+// a corpus is at hand. A hierarchy gets a slot for each source, all draft models in their order;
 // otherwise there is one slot, with the head or the largest draft model.
 // Errors name --source and list what there is.
 Result<std::vector<SourceSlot>> make_sources(const std::vector<std::string>& names, SourcesAtHand at_hand,

@@ -7,7 +7,56 @@
 
 namespace sluice {
 
-NgramSource::NgramSource(int32_t longest_context) : longest_context_(longest_context), contexts_(1), edges_(1024) {
+namespace {
+
+// Estimates from contexts, added from the best witness down to the weakest.
+class Interpolation {
+ public:
+  // C, and the continuations, of which the first kWidest count.
+  void add(uint32_t total, std::span<const KnownText::Continuation> continuations) {
+    if (continuations.empty()) return;
+    const size_t distinct = continuations.size(), before = estimates_.size();
+    const double share = mass_ / (total + NgramSource::kEscape * static_cast<double>(distinct));
+    for (const auto& [token, count] : continuations.first(std::min(distinct, NgramSource::kWidest))) {
+      const auto end = estimates_.begin() + static_cast<ptrdiff_t>(before);  // a context names each token once
+      const auto found =
+          std::find_if(estimates_.begin(), end, [token = token](const Estimate& e) { return e.token == token; });
+      if (found != end)
+        found->probability += share * count;
+      else
+        estimates_.push_back({token, static_cast<uint32_t>(estimates_.size()), share * count});
+    }
+    mass_ = share * NgramSource::kEscape * static_cast<double>(distinct);
+  }
+
+  // The likeliest first; among equals the one that came first.
+  std::vector<Candidate> best(size_t count) {
+    const size_t n_best = std::min(estimates_.size(), count);
+    std::partial_sort(estimates_.begin(), estimates_.begin() + static_cast<ptrdiff_t>(n_best), estimates_.end(),
+                      [](const Estimate& a, const Estimate& b) {
+                        return a.probability != b.probability ? a.probability > b.probability : a.order < b.order;
+                      });
+    std::vector<Candidate> candidates;
+    candidates.reserve(n_best);
+    for (size_t i = 0; i < n_best; ++i)
+      candidates.push_back({estimates_[i].token, static_cast<float>(estimates_[i].probability)});
+    return candidates;
+  }
+
+ private:
+  struct Estimate {
+    Token token;
+    uint32_t order;
+    double probability;
+  };
+  std::vector<Estimate> estimates_;
+  double mass_ = 1.0;
+};
+
+}  // namespace
+
+NgramSource::NgramSource(int32_t longest_context, std::shared_ptr<const KnownText> corpus)
+    : longest_context_(longest_context), corpus_(std::move(corpus)), contexts_(1), edges_(1024) {
   SLUICE_CHECK(longest_context >= 0, "a context has a length");
 }
 
@@ -23,7 +72,7 @@ void NgramSource::truncate(int32_t length) {
   SLUICE_CHECK(length >= 0 && static_cast<size_t>(length) <= text_.size(), "a text is cut to a length that it has");
   if (static_cast<size_t>(length) == text_.size()) return;
   std::vector<Token> kept(text_.begin(), text_.begin() + length);
-  *this = NgramSource(longest_context_);
+  *this = NgramSource(longest_context_, corpus_);
   observe(kept);
 }
 
@@ -47,41 +96,30 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
     while (matched < longest && matched < last.only && from_end(matched + 1) == text_[last.only - matched - 1])
       ++matched;
 
-  struct Estimate {
-    Token token;
-    uint32_t order;  // longer contexts first, then as they rank their continuations
-    double probability;
-  };
-  std::vector<Estimate> estimates;
-  estimates.reserve(matches.size() * kWidest);
-  double mass = 1.0;
-  for (size_t n = matched + 1; n-- > 0;) {
-    const Context& context = contexts_[matches[std::min(n, matches.size() - 1)]];
-    const size_t distinct = context.continuations.size(), known = estimates.size();
-    if (distinct == 0) break;  // an empty text
-    const double share = mass / (context.total + kEscape * static_cast<double>(distinct));
-    for (size_t i = 0; i < std::min(distinct, kWidest); ++i) {
-      const auto [token, count] = context.continuations[i];
-      const auto end = estimates.begin() + known;  // a context names each token once
-      const auto found = std::find_if(estimates.begin(), end, [token](const Estimate& e) { return e.token == token; });
-      if (found != end)
-        found->probability += share * count;
-      else
-        estimates.push_back({token, static_cast<uint32_t>(estimates.size()), share * count});
+  std::vector<std::vector<Continuation>> known;  // by length, from 1
+  if (corpus_ != nullptr) {
+    const size_t most = std::min(KnownText::kLongest, length);
+    std::vector<Token> context;
+    for (size_t n = most; n > 0; --n) context.push_back(from_end(n));
+    for (size_t n = 1; n <= most; ++n) {
+      known.push_back(corpus_->after(std::span(context).last(n)));
+      if (known.back().empty()) break;  // then no longer one is there
     }
-    mass = share * kEscape * static_cast<double>(distinct);
   }
 
-  const size_t n_best = std::min(estimates.size(), static_cast<size_t>(max_children));
-  std::partial_sort(estimates.begin(), estimates.begin() + static_cast<ptrdiff_t>(n_best), estimates.end(),
-                    [](const Estimate& a, const Estimate& b) {
-                      return a.probability != b.probability ? a.probability > b.probability : a.order < b.order;
-                    });
-  std::vector<Candidate> candidates;
-  candidates.reserve(n_best);
-  for (size_t i = 0; i < n_best; ++i)
-    candidates.push_back({estimates[i].token, static_cast<float>(estimates[i].probability)});
-  return candidates;
+  Interpolation all;
+  for (size_t n = std::max(matched, known.size()) + 1; n-- > 0;) {
+    if (n <= matched) {
+      const Context& context = contexts_[matches[std::min(n, matches.size() - 1)]];
+      all.add(context.total, context.continuations);
+    }
+    if (n > 0 && n <= known.size()) {
+      uint32_t total = 0;
+      for (const Continuation& c : known[n - 1]) total += c.count;
+      all.add(total, known[n - 1]);
+    }
+  }
+  return all.best(static_cast<size_t>(max_children));
 }
 
 // The token at `at` is one more continuation of each of the contexts before it.

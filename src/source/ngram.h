@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "source/known_text.h"
 #include "source/source.h"
 
 namespace sluice {
@@ -22,15 +25,18 @@ namespace sluice {
 // A context that was seen once has no contexts below it in memory: the longer ones that hold it were seen once as well,
 // at the same place, so the text itself tells them. They are made when it comes a second time.
 //
+// A corpus is a text that was there before: its contexts count like the text's own, after them at the same length.
+//
 // Costs: a table look-up for each token of the longest context that occurred twice, then one comparison with the text,
-// whatever its length; observe() at most longest_context + 1 look-ups a token.
+// whatever its length; observe() at most longest_context + 1 look-ups a token; in a corpus a binary search a length.
 class NgramSource final : public Source {
  public:
   static constexpr size_t kWidest = 32;
   static constexpr double kEscape = 2.0;
 
   // REQUIRES: longest_context >= 0.
-  explicit NgramSource(int32_t longest_context = 10);
+  explicit NgramSource(int32_t longest_context = 10, std::shared_ptr<const KnownText> corpus = nullptr);
+  explicit NgramSource(std::shared_ptr<const KnownText> corpus) : NgramSource(10, std::move(corpus)) {}
 
   std::string_view name() const override { return "ngram"; }
   void observe(std::span<const Token> tokens) override;
@@ -38,10 +44,7 @@ class NgramSource final : public Source {
   std::vector<Candidate> expand(std::span<const Token> tree_path, int32_t max_children) override;
 
  private:
-  struct Continuation {
-    Token token;
-    uint32_t count;
-  };
+  using Continuation = KnownText::Continuation;
   struct Context {
     uint32_t total = 0;                       // C
     std::vector<Continuation> continuations;  // d of them, by count, then the most recent first
@@ -66,6 +69,7 @@ class NgramSource final : public Source {
   void count(uint32_t at);
 
   int32_t longest_context_;
+  std::shared_ptr<const KnownText> corpus_;  // may be none
   std::vector<Token> text_;
   std::vector<Context> contexts_;
   std::vector<Edge> edges_;  // a power of two of them, at most half full

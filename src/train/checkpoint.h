@@ -11,8 +11,8 @@ namespace sluice {
 Status save_checkpoint(const std::string& path, const Parameters& parameters, AdamW& optimizer,
                        const nlohmann::json& state);
 
-// How many of the corpus' examples a run began with: it goes on with these, and with the vocabulary that they gave, though
-// the corpus may have grown. Errors (kInput): as below.
+// How many of the corpus' examples a run began with: it goes on with these, and with the vocabulary that they gave,
+// though the corpus may have grown. Errors (kInput): as below.
 Result<size_t> examples_of_checkpoint(const std::string& path);
 
 // Gives the state. Errors (kInput): no such file, or one of another head; they name file and tensor.

@@ -84,6 +84,14 @@ void TokenTree::set_candidates(NodeId id, std::vector<Candidate> candidates, std
     if (below.parent == id) mark_grown(n, below.token);
 }
 
+void TokenTree::foretell(NodeId id, std::vector<Candidate> candidates) {
+  SLUICE_CHECK(!node(id).drafted, "what is known is not foretold");
+  set_candidates(id, std::move(candidates));
+  Node& n = const_cast<Node&>(node(id));
+  n.drafted = false;
+  n.foretold = true;
+}
+
 void TokenTree::mark_grown(Node& parent, Token token) {
   for (size_t i = 0; i < parent.candidates.size(); ++i)
     if (parent.candidates[i].token == token) parent.grown |= uint64_t{1} << i;

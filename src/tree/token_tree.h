@@ -28,6 +28,7 @@ class TokenTree {
     float probability = 1.0f;  // given its parent, as its source said
     double log_path = 0.0;     // sum of the logs of `probability` from the root's child down to here; the root: 0
     bool drafted = false;      // a source has been asked for its children
+    bool foretold = false;     // a quicker one has been asked before
     std::vector<Candidate> candidates;   // what the source said, likeliest first
     uint64_t grown = 0;                  // bit i: candidate i has become a child
     std::shared_ptr<const Draws> draws;  // rule `reject`: how the first of them were drawn; none under `match`
@@ -57,6 +58,9 @@ class TokenTree {
 
   // Keeps what a source said of a node's children (at most kMaxCandidates). REQUIRES: contains(id).
   void set_candidates(NodeId id, std::vector<Candidate> candidates, std::shared_ptr<const Draws> draws = {});
+
+  // The same from a source that is quick, for as long as the other has not spoken. REQUIRES: contains(id), not drafted.
+  void foretell(NodeId id, std::vector<Candidate> candidates);
 
   struct Advance {
     bool hit = false;            // the tree held the token

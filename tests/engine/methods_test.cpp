@@ -252,10 +252,40 @@ TEST(Ssd, AHitStartsTheNextRoundWithTheVerdict) {
   }
 }
 
+// Whoever drafts after a miss, and however many requests there are, the answers are the target's.
+TEST(Ssd, ItsFallbackNeverShowsInTheAnswers) {
+  for (const Fallback fallback : {Fallback::kDraft, Fallback::kNgram, Fallback::kAuto}) {
+    PipelineSpec setup = pipeline(2, {&five_layers()});
+    setup.n_cells = 4096;
+    const auto engine = make_engine(six_layers(), setup);
+    std::vector<std::pair<RequestId, RequestSpec>> asked;
+    for (int32_t i = 0; i < 7; ++i) {
+      RequestSpec spec = ask("ssd", 20 + i);
+      spec.prompt.resize(spec.prompt.size() - static_cast<size_t>(i));
+      spec.method_options.fallback = fallback;
+      asked.emplace_back(submit(*engine, spec), spec);
+    }
+    finish(*engine);
+    for (const auto& [id, spec] : asked) EXPECT_EQ(answer(*engine, id), plain_decoding(six_layers(), spec));
+  }
+}
+
 // Surge with a fast draft model that is right gives more than a token a step.
 TEST(Surge, MoreThanATokenComesOutOfAStep) {
   const Ran ran = run(pipeline(6, {&six_layers()}, 0.0003), ask("surge", 100));
   EXPECT_LT(ran.last_token - ran.first_token, 0.001 * 80);
+}
+
+// A draft pass as long as a step makes a token a step at best; where the text repeats itself it tells more of them
+// beforehand, whatever the draft model thinks of it.
+TEST(Surge, WhereTheTextIsCertainASlowDraftModelIsNotWaitedFor) {
+  RequestSpec spec = ask("surge", 100);
+  spec.sampling.logit_bias = {{3 + 'a', 1000.0f}};
+  const Ran alone = run(pipeline(6, {&six_layers()}, 0.001), spec);
+  spec.sources = {"ngram", "draft"};
+  const Ran both = run(pipeline(6, {&six_layers()}, 0.001), spec);
+  EXPECT_EQ(both.tokens, alone.tokens);
+  EXPECT_LT(both.last_token - both.first_token, 0.8 * (alone.last_token - alone.first_token));
 }
 
 // A text that repeats itself is as good as certain: what a source that answers at once is asked must stay within

@@ -1,6 +1,7 @@
 #include "method/ssd.h"
 
 #include <algorithm>
+#include <set>
 
 #include "method/fan_out.h"
 #include "method/scripted.h"
@@ -15,7 +16,8 @@ const Oracle kOracle = random_oracle(11, 5);
 
 // A round under way, with everything drafted for its outcomes.
 struct Round {
-  explicit Round(MethodOptions options) : play("ssd", options, kOracle), ssd(dynamic_cast<Ssd&>(play.method())) {
+  explicit Round(MethodOptions options, size_t n_sources = 1)
+      : play("ssd", options, kOracle, 1000, n_sources), ssd(dynamic_cast<Ssd&>(play.method())) {
     begin();
   }
 
@@ -108,6 +110,60 @@ TEST(Ssd, AnUnforeseenOutcomeIsDraftedFromTheTargetsToken) {
   const Proposal proposal = round.ready();
   EXPECT_EQ(proposal.enter.size(), 4u);
   EXPECT_EQ(round.play.n_asked, asked + 3);
+}
+
+// Who is asked when an outcome comes that was not foreseen, and what then.
+std::set<size_t> drafters(Round& round, size_t n_requests) {
+  EXPECT_FALSE(round.outcome(1, 4));
+  std::set<size_t> sources;
+  for (;;) {
+    const Proposal proposal =
+        round.play.propose({.first_stage = true, .sources = ~0u, .instant = 2, .n_requests = n_requests});
+    for (const Ask& ask : proposal.expand) {
+      sources.insert(ask.source);
+      round.play.answer(ask);
+    }
+    if (proposal.enter.empty()) continue;
+    round.chain = proposal.enter;
+    round.play.enter(round.chain);
+    return sources;
+  }
+}
+
+TEST(Ssd, AMissAmongManyRequestsIsDraftedByNgrams) {
+  constexpr size_t kFew = Ssd::kFew;
+  const auto of = [](Fallback fallback, size_t n_requests, size_t n_sources = 2) {
+    Round round({.depth = 3, .budget = 1, .fallback = fallback}, n_sources);
+    return drafters(round, n_requests);
+  };
+  const std::set<size_t> model = {0}, ngrams = {1};
+  EXPECT_EQ(of(Fallback::kAuto, 1), model);
+  EXPECT_EQ(of(Fallback::kAuto, kFew), model);
+  EXPECT_EQ(of(Fallback::kAuto, kFew + 1), ngrams);
+  EXPECT_EQ(of(Fallback::kAuto, kFew + 1, 1), model) << "there are no n-grams";
+  EXPECT_EQ(of(Fallback::kDraft, 100), model);
+  EXPECT_EQ(of(Fallback::kNgram, 1), ngrams);
+}
+
+TEST(Ssd, OfAChainByNgramsTheDraftModelForeseesTheOutcomes) {
+  Round round({.depth = 3, .budget = 12, .fallback = Fallback::kNgram}, 2);
+  ASSERT_EQ(drafters(round, 1), std::set<size_t>{1});
+  const Proposal first = round.play.propose();
+  ASSERT_EQ(first.expand.size(), round.chain.size());
+  for (size_t k = 0; k < round.chain.size(); ++k) {
+    EXPECT_EQ(first.expand[k], (Ask{round.chain[k], 0}));
+    // What the chain's next token is to n-grams, the model ranks second.
+    auto said = kOracle(round.play.text(round.chain[k]));
+    std::swap(said[0].token, said[1].token);
+    round.play.answer(first.expand[k], said);
+  }
+  round.play.step();
+  const auto candidates = kOracle(round.play.text(round.chain[1]));
+  const auto foreseen = round.foreseen(1);
+  ASSERT_FALSE(foreseen.empty());
+  EXPECT_EQ(foreseen[0], candidates[1].token);
+  EXPECT_EQ(std::count(foreseen.begin(), foreseen.end(), candidates[0].token), 0) << "it is the chain's";
+  EXPECT_TRUE(round.outcome(1, 1));
 }
 
 TEST(Ssd, HitsAreCountedByTheNumberOfAcceptedTokens) {

@@ -8,8 +8,8 @@ namespace {
 using Names = std::vector<std::string>;
 
 // The slots, as "ngram", "draft 0" or "ngram+draft 1".
-Names slots(const Names& names, size_t n_drafts, bool hierarchy) {
-  const auto made = make_sources(names, {n_drafts, false}, hierarchy);
+Names slots(const Names& names, size_t n_drafts, bool hierarchy, bool head = false, bool wants_head = false) {
+  const auto made = make_sources(names, {n_drafts, head, nullptr}, hierarchy, wants_head);
   EXPECT_TRUE(made);
   Names all;
   for (const SourceSlot& slot : *made)
@@ -18,7 +18,7 @@ Names slots(const Names& names, size_t n_drafts, bool hierarchy) {
 }
 
 std::string error_of(const Names& names, size_t n_drafts) {
-  const auto made = make_sources(names, {n_drafts, false}, false);
+  const auto made = make_sources(names, {n_drafts, false, nullptr}, false);
   if (made) return "";
   EXPECT_EQ(made.error().kind, ErrorKind::kInput);
   return made.error().message;
@@ -42,10 +42,19 @@ TEST(MakeSources, NamedOnesAreFusedOrMakeAHierarchy) {
 }
 
 TEST(MakeSources, RefusesWhatItDoesNotHave) {
-  EXPECT_EQ(error_of({"ngram", "oracle"}, 0), "--source oracle is not available; there are: ngram, draft");
+  EXPECT_EQ(error_of({"ngram", "oracle"}, 0), "--source oracle is not available; there are: ngram, draft, head");
   EXPECT_EQ(error_of({"ngram", "ngram"}, 0), "--source names ngram twice");
   EXPECT_EQ(error_of({"draft", "draft"}, 1), "--source names draft twice");
   EXPECT_EQ(error_of({"draft"}, 0), "--source draft needs a model: add --draft FILE");
+  EXPECT_EQ(error_of({"head"}, 1), "--source head needs a trained head: add --head FILE");
+}
+
+TEST(MakeSources, AHeadComesAfterTheDraftModels) {
+  EXPECT_EQ(slots({}, 0, false, true), Names{"head 0"});
+  EXPECT_EQ(slots({}, 2, false, true), Names{"draft 1"}) << "a draft model knows more";
+  EXPECT_EQ(slots({}, 2, false, true, true), Names{"head 2"}) << "but not where the method is made for the head";
+  EXPECT_EQ(slots({"ngram", "head"}, 1, false, true), Names{"ngram+head 1"});
+  EXPECT_EQ(slots({"ngram"}, 1, false, true, true), Names{"ngram"});
 }
 
 }  // namespace

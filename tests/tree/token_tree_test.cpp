@@ -90,6 +90,19 @@ TEST(TokenTree, KeepsAtMostSixtyFourCandidates) {
   EXPECT_TRUE(e.tree.node(e.b).drafted);  // asked, with nothing to say
 }
 
+TEST(TokenTree, WhatIsForetoldGivesWayToWhatIsKnown) {
+  Example e;
+  const Token child = e.tree.node(e.ab).token;
+  e.tree.foretell(e.a, {{child, 0.9f}, {77, 0.05f}});
+  EXPECT_FALSE(e.tree.node(e.a).drafted);
+  EXPECT_TRUE(e.tree.node(e.a).foretold);
+  EXPECT_EQ(e.tree.node(e.a).grown, 1u) << "it is a node already";
+  e.tree.set_candidates(e.a, {{78, 0.5f}, {child, 0.4f}});
+  EXPECT_TRUE(e.tree.node(e.a).drafted);
+  EXPECT_EQ(e.tree.node(e.a).candidates[0].token, 78);
+  EXPECT_EQ(e.tree.node(e.a).grown, 2u);
+}
+
 TEST(TokenTreeDeath, ANodeHasOneChildAToken) {
   Example e;
   EXPECT_DEATH(e.tree.append(e.a, 13, 0.1f), "one child a token");
