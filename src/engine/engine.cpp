@@ -46,8 +46,9 @@ void add_draws(const TokenTree& tree, const TokenTree::Node& node, uint16_t row,
 Status check_rule(const SamplingParams& sampling, const Method& method) {
   if (sampling.rule == Rule::kMatch || !method.speculates() || method.draws() > 0) return {};
   return input_error(
-      "--verify reject is defined for ar, sd, specinfer with a static tree, and ssd, whose guesses can be drawn from "
-      "the source's distribution and enter together; " +
+      "--verify reject is defined for ar, sd, specinfer and eagle3 without --tree-nodes, p-eagle, ssd, and spd and "
+      "ppsd "
+      "with --width 1, whose guesses can be drawn from the source's distribution and enter together; " +
       std::string(method.name()) + " needs --verify match");
 }
 

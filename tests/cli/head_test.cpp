@@ -87,5 +87,51 @@ TEST(Head, AsADraftModelMustBeOneAndOfThisTarget) {
   EXPECT_TRUE(fails(run(other, draft), 2, {draft, other, "tiny-llama", "fingerprint"}));
 }
 
+TEST(Head, ServesTheMethodOfItsKindAndOthersAsASource) {
+  const json plain = answer({"--method", "ar"})["tokens"];
+  const std::vector<std::pair<std::string, std::string>> kinds = {
+      {"spd", "spd"}, {"eagle3", "eagle3"}, {"p-eagle", "p-eagle"}, {"exit", "ppsd"}};
+  for (const auto& [kind, method] : kinds) {
+    const std::string file = head({.kind = kind});
+    const json chosen = answer({"--head", file});
+    EXPECT_EQ(chosen["tokens"], plain) << kind;
+    EXPECT_EQ(chosen["stages"], kind == "spd" ? 2 : 1) << "an SPD head brings its cuts";
+    for (const char* executor : {"threads", "virtual"}) {
+      const json own = answer({"--head", file, "--method", method, "--executor", executor, "--stages", "2"});
+      EXPECT_EQ(own["tokens"], plain) << kind << " on " << executor;
+      EXPECT_EQ(own["method"], method);
+      EXPECT_EQ(own["source"], "head");
+      EXPECT_EQ(own["stages"], 2);
+      EXPECT_GT(own["drafted"].get<int>(), 0) << kind << " on " << executor;
+    }
+    for (const char* other : {"specpipe", "surge", "ssd", "sd"})
+      EXPECT_EQ(answer({"--head", file, "--method", other, "--source", "ngram,head"})["tokens"], plain)
+          << kind << " for " << other;
+  }
+}
+
+TEST(Head, WhatDoesNotFitIsRefused) {
+  const auto run = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"run", "-m", small_model(), "-n", "2", "hello"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments);
+  };
+  const std::string spd = head({.kind = "spd"}), early = head({.kind = "exit"});
+  EXPECT_TRUE(fails(run({"--head", spd, "--stages", "3"}), 2, {spd, "2 stages", "--cuts 2"}));
+  EXPECT_TRUE(fails(run({"--head", spd, "--cuts", "1"}), 2, {spd, "2 stages", "--cuts 2"}));
+  EXPECT_EQ(run({"--head", spd, "--stages", "2"}).status, 0);
+  EXPECT_TRUE(fails(run({"--head", spd, "--method", "eagle3"}), 2, {"--method eagle3", "kind eagle3", "kind spd"}));
+  EXPECT_TRUE(fails(run({"--method", "spd"}), 2, {"--method spd", "--head FILE"}));
+  EXPECT_TRUE(fails(run({"--source", "head"}), 2, {"--source head", "--head FILE"}));
+  EXPECT_TRUE(
+      fails(run({"--head", early, "--executor", "virtual", "--compute", "lazy"}), 2, {"--compute lazy", "--head"}));
+  EXPECT_TRUE(fails(run({"--head", head({.kind = "draft"})}), 2, {"--draft"}));
+  EXPECT_TRUE(fails(run({"--head", temp_path("not-there")}), 2, {"not-there"}));
+  EXPECT_TRUE(fails(run({"--head", early, "--verify", "reject", "--temp", "1", "--method", "ppsd"}), 2,
+                    {"--verify reject", "ppsd"}))
+      << "branches are dropped after they were drawn, unless there is one";
+  EXPECT_EQ(run({"--head", early, "--verify", "reject", "--temp", "1", "--method", "ppsd", "--width", "1"}).status, 0);
+}
+
 }  // namespace
 }  // namespace sluice::test
