@@ -16,7 +16,7 @@ namespace sluice {
 namespace {
 
 struct TrainDataOptions : CommonOptions {
-  std::vector<std::string> prompts, exclude;
+  std::vector<std::string> prompts, exclude, openings;
   std::string out;
   std::vector<float> temps = {0.0f, 1.0f};
   int32_t self = 0;
@@ -25,16 +25,18 @@ struct TrainDataOptions : CommonOptions {
 
 // What a corpus must have been begun with for a run to go on in it.
 nlohmann::json settings_of(const TrainDataOptions& options, const Session& session) {
-  return {{"model", session.model().hparams().name},
-          {"n_vocab", session.model().hparams().n_vocab},
-          {"prompts", options.prompts},
-          {"self", options.self},
-          {"temps", options.temps},
-          {"top_k", options.generate.top_k},
-          {"max_answer", options.generate.max_answer},
-          {"max_prompt", options.generate.max_prompt},
-          {"seed", options.generate.seed},
-          {"kv", options.kv}};
+  nlohmann::json settings = {{"model", session.model().hparams().name},
+                             {"n_vocab", session.model().hparams().n_vocab},
+                             {"prompts", options.prompts},
+                             {"self", options.self},
+                             {"temps", options.temps},
+                             {"top_k", options.generate.top_k},
+                             {"max_answer", options.generate.max_answer},
+                             {"max_prompt", options.generate.max_prompt},
+                             {"seed", options.generate.seed},
+                             {"kv", options.kv}};
+  if (!options.openings.empty()) settings["openings"] = options.openings;  // older corpora have no such key
+  return settings;
 }
 
 Status report(const TrainDataOptions& options, const GenerateFigures& figures, const Tokenizer& tokenizer,
@@ -65,10 +67,15 @@ Status run(TrainDataOptions options) {
   GenerateHooks hooks;
   hooks.encode = [&](const std::string& prompt) { return session.encode({{"user", prompt}}); };
   if (options.self > 0) {
-    SLUICE_TRY(hooks.opening, opening_of_user_turn(hooks.encode));
+    for (const std::string& text : options.openings.empty() ? std::vector<std::string>{""} : options.openings) {
+      SLUICE_TRY(auto opening, opening_of_user_turn(text, hooks.encode));
+      hooks.openings.push_back(std::move(opening));
+    }
+  } else if (!options.openings.empty()) {
+    return input_error("--opening is how prompts begin that the model writes itself: say how many by --self N");
   }
   SLUICE_TRY(auto corpus, CorpusWriter::open(options.out, settings_of(options, session)));
-  JobList jobs(groups, options.self, options.temps, options.generate.seed);
+  JobList jobs(groups, options.self, options.temps, options.generate.seed, hooks.openings.size());
   SLUICE_TRY(const auto engine, session.make_engine(options.generate.concurrency));
   const auto share = [&](int64_t tokens) {
     return std::min(1.0, static_cast<double>(tokens) / static_cast<double>(options.generate.tokens));
@@ -97,6 +104,7 @@ void add_train_data(CLI::App& train, Action& action) {
       "A folder that was begun is gone on with by the same command, also after a kill, and with more --tokens.\n"
       "Examples:\n"
       "  sluice train data --self 5000 --out corpus\n"
+      "  sluice train data --self 2000 --opening 'Write a Python function that' --opening 'Explain' --out corpus\n"
       "  sluice train data --prompts prompts.jsonl --self 3000 --exclude benchmarks --tokens 2000000 --out corpus");
   auto& generate = options->generate;
   command.add_option("--out", options->out, "Folder of the corpus")->required()->check(not_empty("a folder"));
@@ -105,6 +113,12 @@ void add_train_data(CLI::App& train, Action& action) {
   command
       .add_option("--self", options->self, "Prompts that the target writes itself, from its chat template's opening")
       ->check(whole_number(0));
+  command
+      .add_option(
+          "--opening", options->openings,
+          "How these prompts begin, e.g. \"Write a Python function that\", so that the corpus holds text of this "
+          "kind; may be given more than once, --self prompts for each")
+      ->allow_extra_args(false);
   command
       .add_option("--exclude", options->exclude,
                   "Benchmark file, or folder of them, whose questions are not answered; may be given more than once")

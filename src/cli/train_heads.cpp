@@ -21,7 +21,13 @@ struct HeadOptions : CommonOptions {
 void add_train_options(CLI::App& command, HeadOptions& options) {
   TrainOptions& train = options.train;
   const auto tokens = whole_number(1, int64_t{1} << 40);
-  command.add_option("--data", train.corpus, "Corpus of sluice train data")->required()->check(not_empty("a folder"));
+  command
+      .add_option(
+          "--data", train.corpora,
+          "Corpus of sluice train data; may be given more than once: only the last may grow while a run goes on")
+      ->required()
+      ->allow_extra_args(false)
+      ->check(not_empty("a folder"));
   command
       .add_option("--out", train.out, "Folder for checkpoint.gguf, log.jsonl and head.gguf; a run begun there goes on")
       ->required()

@@ -109,6 +109,19 @@ Result<Corpus> Corpus::open(const std::string& folder) {
   return corpus;
 }
 
+Result<Corpus> Corpus::open_all(const std::vector<std::string>& folders) {
+  SLUICE_TRY(Corpus all, open(folders.front()));
+  if (folders.size() == 1) return all;
+  all.settings = nlohmann::json::array({all.settings});
+  for (const std::string& folder : std::span(folders).subspan(1)) {
+    SLUICE_TRY(Corpus more, open(folder));
+    all.settings.push_back(std::move(more.settings));
+    std::move(more.train.begin(), more.train.end(), std::back_inserter(all.train));
+    std::move(more.held_out.begin(), more.held_out.end(), std::back_inserter(all.held_out));
+  }
+  return all;
+}
+
 Result<CorpusWriter> CorpusWriter::open(const std::string& folder, const nlohmann::json& settings) {
   CorpusWriter writer;
   writer.folder_ = folder;

@@ -33,6 +33,8 @@ struct Example {
 struct Corpus {
   // Errors (kInput): not a corpus, or a damaged record other than an unfinished last one; they name the file.
   static Result<Corpus> open(const std::string& folder);
+  // Several, one after another. REQUIRES: at least one.
+  static Result<Corpus> open_all(const std::vector<std::string>& folders);
 
   nlohmann::json settings;
   std::vector<Example> train, held_out;  // in the order of writing

@@ -61,7 +61,7 @@ class Generation {
       if (job->prompt != nullptr) {
         SLUICE_TRY_STATUS(ask(*job, *job->prompt));
       } else {
-        RequestSpec spec = spec_for(*job, hooks_.opening);
+        RequestSpec spec = spec_for(*job, hooks_.openings[job->opening].tokens);
         spec.sampling.temperature = 1.0f;
         spec.sampling.seed ^= kPromptSeed;
         spec.max_tokens = options_.max_prompt;
@@ -102,7 +102,7 @@ class Generation {
     const Request& request = engine_.request(id);
     if (running.writes_prompt) {
       const std::span answer = std::span(request.tokens).subspan(request.n_prompt());
-      const std::string prompt = trimmed(tokenizer_.decode(answer));
+      const std::string prompt = trimmed(hooks_.openings[running.job.opening].text + tokenizer_.decode(answer));
       const bool whole = request.finish == Finish::kStop && !prompt.empty() && written_.insert(prompt).second;
       engine_.release(id);
       return whole ? ask(running.job, prompt) : (++figures_.unfinished, Status());
@@ -139,14 +139,14 @@ Result<GenerateFigures> generate(Engine& engine, const Tokenizer& tokenizer, Job
   return Generation(engine, tokenizer, jobs, corpus, exclusion, options, hooks).run();
 }
 
-Result<std::vector<Token>> opening_of_user_turn(
-    const std::function<Result<std::vector<Token>>(const std::string&)>& encode) {
-  SLUICE_TRY(auto a, encode("A"));
-  SLUICE_TRY(const auto b, encode("1"));
+Result<Opening> opening_of_user_turn(const std::string& text,
+                                     const std::function<Result<std::vector<Token>>(const std::string&)>& encode) {
+  SLUICE_TRY(auto a, encode(text + "A"));
+  SLUICE_TRY(const auto b, encode(text + "1"));
   a.resize(static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin()));
   if (a.empty())
     return input_error("--self: the model has no chat template that opens a user turn; give --prompts instead");
-  return a;
+  return Opening{text, std::move(a)};
 }
 
 int64_t count_excluded(const Corpus& corpus, const Tokenizer& tokenizer, const Exclusion& exclusion) {

@@ -22,10 +22,16 @@ struct GenerateOptions {
   std::vector<std::string> sources;
 };
 
+// How a prompt begins that the target writes itself.
+struct Opening {
+  std::string text;           // of the prompt; may be empty
+  std::vector<Token> tokens;  // the chat template's opening of a user turn, and the text
+};
+
 // What the caller knows of models and users.
 struct GenerateHooks {
   std::function<Result<std::vector<Token>>(const std::string& prompt)> encode;  // chat template applied
-  std::vector<Token> opening;  // the chat template's opening of a user turn; for prompts that the target writes itself
+  std::vector<Opening> openings;
   std::function<bool()> interrupted;
   std::function<void(int64_t tokens, double tokens_per_second)> progress;
 };
@@ -43,10 +49,10 @@ Result<GenerateFigures> generate(Engine& engine, const Tokenizer& tokenizer, Job
                                  const Exclusion& exclusion, const GenerateOptions& options,
                                  const GenerateHooks& hooks);
 
-// What all the user turns begin with: the tokens that two conversations have in common whose messages have no beginning
-// in common.
-Result<std::vector<Token>> opening_of_user_turn(
-    const std::function<Result<std::vector<Token>>(const std::string&)>& encode);
+// What all the user turns that begin with `text` begin with: the tokens that two conversations have in common whose
+// messages have no more in common.
+Result<Opening> opening_of_user_turn(const std::string& text,
+                                     const std::function<Result<std::vector<Token>>(const std::string&)>& encode);
 
 // How many examples hold a benchmark question, in prompt or answer.
 int64_t count_excluded(const Corpus& corpus, const Tokenizer& tokenizer, const Exclusion& exclusion);

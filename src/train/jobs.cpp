@@ -30,7 +30,8 @@ std::vector<uint32_t> shuffled(size_t n, uint64_t seed, uint32_t group) {
 
 }  // namespace
 
-JobList::JobList(const std::vector<PromptGroup>& groups, int32_t n_self, std::vector<float> temperatures, uint64_t seed)
+JobList::JobList(const std::vector<PromptGroup>& groups, int32_t n_self, std::vector<float> temperatures, uint64_t seed,
+                 size_t n_openings)
     : temperatures_(std::move(temperatures)) {
   SLUICE_CHECK(!temperatures_.empty(), "a temperature");
   for (const PromptGroup& group : groups) {
@@ -40,7 +41,8 @@ JobList::JobList(const std::vector<PromptGroup>& groups, int32_t n_self, std::ve
                        .size = size,
                        .weight = std::sqrt(static_cast<double>(size))});
   }
-  if (n_self > 0) groups_.push_back({.size = static_cast<size_t>(n_self), .weight = std::sqrt(n_self)});
+  for (size_t opening = 0; n_self > 0 && opening < n_openings; ++opening)
+    groups_.push_back({.opening = opening, .size = static_cast<size_t>(n_self), .weight = std::sqrt(n_self)});
 }
 
 // Stride scheduling.
@@ -73,7 +75,7 @@ std::optional<Job> JobList::next() {
       continue;
     }
     ++group->uses;
-    Job job{.id = next_id_++, .temperature = *t};
+    Job job{.id = next_id_++, .opening = group->opening, .temperature = *t};
     if (group->prompts != nullptr) job.prompt = &group->prompts->prompts[group->order[at]];
     if ((job.prompt != nullptr ? hash(*job.prompt) : job.id) % kHeldOutOneIn == 0) job.split = Split::kHeldOut;
     return job;

@@ -13,7 +13,8 @@ namespace sluice {
 
 struct Job {
   uint64_t id = 0;
-  const std::string* prompt = nullptr;  // nullptr: the target writes one itself
+  const std::string* prompt = nullptr;  // nullptr: the target writes one itself,
+  size_t opening = 0;                   // beginning with this one of the openings
   float temperature = 0;
   Split split = Split::kTrain;
 };
@@ -21,7 +22,7 @@ struct Job {
 // Groups take turns in proportion to the square root of their size, so that a large one does not drown the small: each
 // prefix of the order has the same mix. A group's prompts come in an order drawn from the seed; when all have been
 // answered they come again at the next temperature, but never twice greedily. Prompts that the target writes itself are
-// a group of `n_self`.
+// a group of `n_self` for each opening.
 //
 // One prompt in kHeldOutOneIn is held out, chosen by its text, so that no prompt is in both splits.
 class JobList {
@@ -29,7 +30,8 @@ class JobList {
   static constexpr uint64_t kHeldOutOneIn = 50;
 
   // REQUIRES: at least one temperature; `groups` outlives this.
-  JobList(const std::vector<PromptGroup>& groups, int32_t n_self, std::vector<float> temperatures, uint64_t seed);
+  JobList(const std::vector<PromptGroup>& groups, int32_t n_self, std::vector<float> temperatures, uint64_t seed,
+          size_t n_openings = 1);
 
   // Nothing when everything has been answered greedily and no other temperature is there.
   std::optional<Job> next();
@@ -37,6 +39,7 @@ class JobList {
  private:
   struct Group {
     const PromptGroup* prompts = nullptr;  // nullptr: self-written
+    size_t opening = 0;
     std::vector<uint32_t> order;
     size_t size = 0, uses = 0;
     double weight = 0;

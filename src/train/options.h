@@ -52,9 +52,10 @@ struct PEagleOptions {
 };
 
 struct TrainOptions {
-  std::string corpus, out;     // folders
-  int64_t tokens = 1'000'000;  // answer tokens to train on; more than the corpus holds means several epochs
-  int32_t batch = 8;           // examples a step
+  std::vector<std::string> corpora;  // folders, one after another
+  std::string out;                   // folder
+  int64_t tokens = 1'000'000;        // answer tokens to train on; more than the corpus holds means several epochs
+  int32_t batch = 8;                 // examples a step
   double lr = 5e-4;
   double warmup = 0.03;  // share of the tokens
   double clip = 1.0;     // of the gradient's norm

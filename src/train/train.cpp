@@ -54,7 +54,7 @@ Result<TrainFigures> run(const ModelFile& model, const TrainOptions& options, co
                          const Make& make) {
   if (options.threads > 0) torch::set_num_threads(options.threads);
   torch::manual_seed(options.seed);
-  SLUICE_TRY(auto corpus, Corpus::open(options.corpus));
+  SLUICE_TRY(auto corpus, Corpus::open_all(options.corpora));
   const auto checkpoint = (std::filesystem::path(options.out) / "checkpoint.gguf").string();
   if (std::filesystem::exists(checkpoint)) {
     SLUICE_TRY(const size_t began_with, examples_of_checkpoint(checkpoint));

@@ -252,7 +252,8 @@ class Training {
 
 Result<TrainFigures> train(Trainee& trainee, const ModelFile& model, const Corpus& corpus, const TrainOptions& options,
                            const TrainHooks& hooks, const std::function<Status()>& write_head) {
-  if (corpus.train.empty()) return input_error(options.corpus + ": holds nothing to train on; see sluice train data");
+  if (corpus.train.empty())
+    return input_error(options.corpora.front() + ": holds nothing to train on; see sluice train data");
   std::error_code error;
   fs::create_directories(options.out, error);
   if (error) return input_error("--out " + options.out + ": can't be made");

@@ -18,7 +18,7 @@ class Generate : public testing::Test {
     JobList jobs(groups_, 2, {0, 1}, 3);
     GenerateHooks hooks;
     hooks.encode = [&](const std::string& text) { return opened_.tokenizer.encode(text, true, false); };
-    hooks.opening = *hooks.encode("user");
+    hooks.openings = {{.text = "", .tokens = *hooks.encode("user")}};
     const size_t before = corpus->examples();
     hooks.interrupted = [&] {
       return stop_after > 0 && corpus->examples() >= before + static_cast<size_t>(stop_after);
@@ -86,11 +86,16 @@ TEST_F(Generate, NeitherTheNumberOfRequestsNorAnInterruptChangesAnAnswer) {
 
 TEST(OpeningOfUserTurn, IsWhatAllTurnsBeginWith) {
   const auto encode = [](const std::string& text) -> Result<std::vector<Token>> {
-    return std::vector<Token>{7, 8, text[0], 9};
+    std::vector<Token> tokens = {7, 8};
+    tokens.insert(tokens.end(), text.begin(), text.end());
+    tokens.push_back(9);
+    return tokens;
   };
-  EXPECT_EQ(*opening_of_user_turn(encode), (std::vector<Token>{7, 8}));
+  EXPECT_EQ(opening_of_user_turn("", encode)->tokens, (std::vector<Token>{7, 8}));
+  EXPECT_EQ(opening_of_user_turn("ab", encode)->tokens, (std::vector<Token>{7, 8, 'a', 'b'}));
+  EXPECT_EQ(opening_of_user_turn("ab", encode)->text, "ab");
   const auto bare = [](const std::string& text) -> Result<std::vector<Token>> { return std::vector<Token>{text[0]}; };
-  EXPECT_FALSE(opening_of_user_turn(bare));
+  EXPECT_FALSE(opening_of_user_turn("", bare));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ class TrainedHead : public testing::Test {
   TrainOptions options(const std::string& name, const std::string& type) {
     const std::string out = temp_path("trained-" + name);
     std::filesystem::remove_all(out);
-    return {.corpus = temp_path("head-corpus"),
+    return {.corpora = {temp_path("head-corpus")},
             .out = out,
             .tokens = 20,
             .batch = 2,

@@ -80,5 +80,15 @@ TEST(JobList, APromptIsOnOneSideOfTheSplit) {
   EXPECT_LT(held_out, 30);
 }
 
+TEST(JobList, EveryOpeningHasItsShareOfThePromptsThatTheTargetWrites) {
+  const std::vector<PromptGroup> prompts = {{"a", {"one"}}};
+  JobList jobs(prompts, 20, {0}, 7, 3);
+  std::map<size_t, int> count;
+  while (const auto job = jobs.next()) {
+    if (job->prompt == nullptr) ++count[job->opening];
+  }
+  EXPECT_EQ(count, (std::map<size_t, int>{{0, 20}, {1, 20}, {2, 20}}));
+}
+
 }  // namespace
 }  // namespace sluice::test
