@@ -1,0 +1,204 @@
+// What comes in: verdicts, guesses, reports.
+#include <algorithm>
+#include <set>
+
+#include "engine/engine.h"
+#include "source/draw.h"
+
+namespace sluice {
+
+Status Engine::handle(const Event& event, std::vector<Progress>& progress) {
+  if (const auto* outcome = std::get_if<Outcome>(&event)) {
+    if (outcome->model == kTarget) {
+      handle_verdicts(*outcome, progress);
+    } else {
+      handle_drafted(*outcome);
+    }
+  } else if (const auto* report = std::get_if<StageReport>(&event)) {
+    handle_report(*report);
+  } else if (const auto* taps = std::get_if<TapsArrived>(&event)) {
+    for (Lane& lane : lanes_)
+      if (lane.head) lane.head->arrived(*taps);
+  } else if (const auto* failed = std::get_if<WorkerFailed>(&event)) {
+    return tl::unexpected<Error>(failed->error);
+  }
+  return {};
+}
+
+void Engine::handle_report(const StageReport& report) {
+  Lane& lane = lanes_[static_cast<size_t>(report.model.value)];
+  StageClock& clock = lane.stages[static_cast<size_t>(report.stage.value)];
+  clock.busy += report.end - report.begin;
+  clock.batches += report.rows_computed > 0;
+  lane.times.saw(report.rows_computed, report.end - report.begin);
+  if (report.stage == StageId(0)) --lane.first_stage_load;
+  if (!options_.trace) return;
+  int32_t row = report.stage.value;  // in the timeline: the target's stages, then the draft models'
+  for (const Lane& before : std::span(lanes_).first(static_cast<size_t>(report.model.value)))
+    row += static_cast<int32_t>(before.stages.size());
+  trace_.spans.push_back({StageId(row), report.batch, report.begin, report.end, report.rows_computed});
+}
+
+void Engine::handle_verdicts(const Outcome& outcome, std::vector<Progress>& progress) {
+  const auto entered = target().in_flight.find(outcome.batch);
+  if (!outcome.accepted.empty()) target().transit = executor_->now() - entered->second.submitted;
+  target().in_flight.erase(entered);
+  std::set<RequestId> counted;
+  for (const Accepted& accepted : outcome.accepted) {
+    const auto at = by_sequence_.find(accepted.sequence);
+    if (at == by_sequence_.end()) continue;  // released meanwhile
+    Request& request = *at->second;
+    if (request.finish != Finish::kNone || outcome.batch < request.first_batch) continue;
+    if (progress.empty() || progress.back().request != request.id)
+      progress.push_back({.request = request.id, .tokens = {}});
+    request.stats.verifications += counted.insert(request.id).second;
+    accept(request, accepted, progress.back());
+  }
+}
+
+void Engine::handle_drafted(const Outcome& outcome) {
+  Lane& lane = lanes_[static_cast<size_t>(outcome.model.value)];
+  auto& in_flight = lane.in_flight;
+  const auto flight = in_flight.extract(outcome.batch);
+  lane.transit = executor_->now() - flight.mapped().submitted;
+  for (const Drafted& drafted : outcome.drafted) {
+    const auto [id, node] = flight.mapped().rows[drafted.row];
+    const auto at = requests_.find(id);
+    if (at == requests_.end() || at->second.finish != Finish::kNone) continue;
+    Request& request = at->second;
+    const auto source = request.source_of(outcome.model);
+    if (source && request.speculation.tree.contains(node)) take_guesses(request, *source, node, drafted);
+  }
+}
+
+void Engine::take_guesses(Request& request, size_t source, NodeId node, const Drafted& drafted) {
+  TokenTree& tree = request.speculation.tree;
+  if (drafted.depth > 0 && !request.method->takes_chains()) return;
+  for (int32_t below = 0; below < drafted.depth; ++below) {
+    const auto& candidates = tree.node(node).candidates;
+    if (candidates.empty() || tree.node(node).position >= request.speculation.last_position) return;
+    const Candidate best = candidates.front();
+    const auto known = tree.child(node, best.token);
+    node = known ? *known : tree.append(node, best.token, best.probability);
+  }
+  if (drafted.depth > 0 && tree.node(node).drafted) return;
+  const auto& local = request.sources[source].local;
+  if (request.spec.sampling.rule == Rule::kReject && !local)
+    return answer_with_draws(request, source, node, drafted.candidates);
+  std::vector<Candidate> candidates = drafted.candidates;
+  if (local) {
+    const std::vector<Candidate> said[] = {std::move(candidates),
+                                           local->expand(tree.path(node), request.spec.method_options.children)};
+    candidates = request.fusion.fuse(node, said);
+  }
+  request.method->drafted(request.speculation, source, node, std::move(candidates));
+}
+
+// Rule `reject`: the children are drawn from q; behind them, what the source ranks next. (Candidates that were ranked,
+// not drawn, count as a point mass: then the target's own draw decides whether it is one of them.)
+void Engine::answer_with_draws(Request& request, size_t source, NodeId node, const std::vector<Candidate>& q) {
+  const MethodOptions& options = request.spec.method_options;
+  auto draws = std::make_shared<Draws>();
+  if (!q.empty())
+    *draws = draw_candidates(options.saguaro < 1.0 ? saguaro(q, options.saguaro_tokens, options.saguaro) : q,
+                             request.spec.sampling, request.speculation.tree.node(node).position + 1,
+                             request.method->draws(), options.replacement);
+  std::vector<Candidate> candidates;
+  const auto add = [&](Token token) {
+    const auto is_it = [token](const Candidate& c) { return c.token == token; };
+    if (std::none_of(candidates.begin(), candidates.end(), is_it))
+      candidates.push_back(*std::find_if(q.begin(), q.end(), is_it));
+  };
+  for (const Token token : draws->tokens) add(token);
+  for (const Candidate& c : q) add(c.token);
+  request.method->drafted(request.speculation, source, node, std::move(candidates), std::move(draws));
+}
+
+// The root is verified and the target's next token known: it is committed, becomes the root, and what hangs elsewhere
+// dies.
+void Engine::accept(Request& request, const Accepted& accepted, Progress& progress) {
+  Speculation& speculation = request.speculation;
+  const NodeId old_root = speculation.tree.root().id;
+  const Resident* resident = speculation.target.find(old_root);
+  SLUICE_CHECK(resident != nullptr && resident->cell == accepted.cell, "the last worker verifies the root");
+  resolve(*resident, Fate::kAccepted);
+  request.last_verified = resident->batch;
+  for (Lane& lane : lanes_) {  // a draft model that doesn't know the root takes it as a prompt row when it comes to it
+    Residency& there = request.residency(lane.model);
+    const Resident* known = there.find(old_root);
+    if (known == nullptr) continue;
+    there.committed.push_back(known->cell);
+    lane.updates.push_back(Commit{request.sequence, known->cell});
+    there.leave(old_root);
+  }
+
+  request.fusion.learn(old_root, accepted.next);
+  const auto advance = speculation.tree.advance(accepted.next);
+  request.fusion.forget(advance.pruned);
+  request.tokens.push_back(accepted.next);
+  progress.tokens.push_back(accepted.next);
+  for (const SourceSlot& slot : request.sources)
+    if (slot.local) slot.local->observe({&accepted.next, 1});
+  // Of the token beyond the last position there was no guess: with it the answer ends.
+  const bool guessed = speculation.tree.root().position <= speculation.last_position;
+  const bool flush = !advance.hit && guessed && request.method->speculates();
+  request.stats.accepted += advance.hit;
+  request.stats.flushes += flush;
+  request.stats.runs.back() += advance.hit;
+  if (flush) request.stats.runs.push_back(0);
+  prune(request, advance.pruned, flush ? Fate::kFlushed : Fate::kPruned);
+
+  const double now = executor_->now();
+  if (request.n_answer() == 1) {
+    request.stats.first_token = now;
+    decode_begin_[request.id] = target().stages;
+  }
+  request.stats.last_token = now;
+  if (options_.trace)
+    trace_.emissions.push_back(
+        {now, request.id.value, speculation.tree.root().position, tokenizer_->piece(accepted.next, true), !flush});
+
+  if (!request.spec.ignore_end && tokenizer_->ends_generation(accepted.next)) {
+    finish(request, Finish::kStop);
+  } else if (request.n_answer() >= static_cast<size_t>(request.spec.max_tokens) ||
+             request.tokens.size() >= static_cast<size_t>(options_.context)) {
+    finish(request, Finish::kLength);
+  }
+  progress.finish = request.finish;
+}
+
+void Engine::finish(Request& request, Finish finish) {
+  request.finish = finish;
+  decode_end_[request.id] = target().stages;
+  // Nothing of the tree is of use any more, the root included.
+  std::vector<NodeId> nodes;
+  for (const auto& node : request.speculation.tree.nodes()) nodes.push_back(node.id);
+  prune(request, nodes, Fate::kPruned);
+  std::erase(running_, &request);
+}
+
+// Their cells are free, and whoever still has them in a batch need not compute them.
+void Engine::prune(Request& request, const std::vector<NodeId>& nodes, Fate fate) {
+  for (Lane& lane : lanes_) {
+    Residency& there = request.residency(lane.model);
+    Cancel cancel;
+    for (const NodeId node : nodes) {
+      const Resident* resident = there.find(node);
+      if (resident == nullptr) continue;
+      if (lane.in_flight.contains(resident->batch)) cancel.rows.push_back({resident->batch, resident->row});
+      lane.cells.give_back(resident->cell);
+      if (lane.model == kTarget) resolve(*resident, fate);
+      there.leave(node);
+    }
+    if (!cancel.rows.empty()) executor_->cancel(lane.model, std::move(cancel));
+  }
+}
+
+void Engine::resolve(const Resident& resident, Fate fate) {
+  if (!options_.trace) return;
+  TraceRow& row = trace_.batches[static_cast<size_t>(resident.batch.value)].rows[resident.row];
+  row.fate = fate;
+  row.resolved = executor_->now();
+}
+
+}  // namespace sluice

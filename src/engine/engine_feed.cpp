@@ -1,0 +1,154 @@
+// What goes out: the next batch of every model that is free.
+#include <algorithm>
+
+#include "engine/engine.h"
+
+namespace sluice {
+
+namespace {
+
+// The part of a pass for which it pays to wait for news.
+constexpr double kSoon = 0.05;
+
+// The drawn children of a node that are in the tree, as far as they are: what the verification may try.
+void add_draws(const TokenTree& tree, const TokenTree::Node& node, uint16_t row, std::vector<Draws>& draws) {
+  Draws used = *node.draws;
+  used.row = row;
+  const auto end = std::find_if(used.tokens.begin(), used.tokens.end(),
+                                [&](Token token) { return !tree.child(node.id, token).has_value(); });
+  used.tokens.erase(end, used.tokens.end());
+  if (!used.tokens.empty()) draws.push_back(std::move(used));
+}
+
+}  // namespace
+
+// When stages take equal times, the verdict on the root comes just after the first stage has fallen free, later by a
+// message, and so does the answer of a draft model that takes as long. What enters then had better know them: after a
+// verdict most of the nodes that would have entered may be dead, and an answer names likelier ones. If news is due
+// within a small part of a step, this is when.
+std::optional<double> Engine::news_due() const {
+  const Lane& lane = target();
+  const double step = lane.transit / static_cast<double>(lane.stages.size()), now = executor_->now();
+  std::optional<double> earliest;
+  const auto expect = [&](double due) {
+    if (due > now && due - now < kSoon * step && (!earliest || due < *earliest)) earliest = due;
+  };
+  for (const Request* request : running_) {
+    const Resident* root = request->speculation.target.find(request->speculation.tree.root().id);
+    if (root == nullptr || !request->method->speculates()) continue;
+    expect(lane.in_flight.at(root->batch).submitted + lane.transit + 0.005 * step);
+  }
+  for (const Lane& draft : std::span(lanes_).subspan(1))
+    if (const auto due = draft.due()) expect(*due + 0.005 * step);
+  return earliest;
+}
+
+// What enters one model may be what another was waiting for: a draft model goes on below a tree when that has entered.
+void Engine::feed() {
+  while (feed_idle()) {
+  }
+}
+
+// Gives every model whose first stage is free its next batch; whether there was one.
+bool Engine::feed_idle() {
+  if (running_.empty()) return false;
+  std::vector<Room> rooms;
+  bool idle = false;
+  const double now = executor_->now();
+  const auto news = news_due();
+  for (const Lane& lane : lanes_) {
+    size_t promised = 0;  // cells that committed tokens and roots may still ask for
+    for (const auto& [id, request] : requests_) promised += request.cells_to_come(lane.model);
+    rooms.push_back(lane.room(promised));
+    // A draft model's own answer comes just after it has fallen free, and its next questions depend on it.
+    const bool answers = lane.model != kTarget && lane.due() && *lane.due() - now < kSoon * lane.transit;
+    if (rooms.back().idle && !answers && news) executor_->wake_at(*news);
+    rooms.back().idle = rooms.back().idle && !answers && !news;
+    idle = idle || rooms.back().idle;
+  }
+  if (!idle) return false;
+  auto plans = scheduler_.compose(running_, rooms);
+  // A method may wait for a source that has no room to answer: then the roots go on alone, and their verdicts make
+  // room.
+  const auto quiet = [this](const Lane& lane) { return is_quiet(lane); };
+  const auto empty = [](const std::vector<Planned>& plan) { return plan.empty(); };
+  if (std::all_of(lanes_.begin(), lanes_.end(), quiet) && std::all_of(plans.begin(), plans.end(), empty))
+    for (Request* request : running_)
+      if (request->prompt_rows_left(kTarget) == 0) plans[0].push_back({request, request->speculation.tree.root().id});
+  bool sent = false;
+  for (size_t m = 0; m < lanes_.size(); ++m) {
+    if (plans[m].empty()) continue;
+    send(lanes_[m], plans[m]);
+    sent = true;
+  }
+  return sent;
+}
+
+void Engine::send(Lane& lane, const std::vector<Planned>& plan) {
+  Batch batch;
+  batch.id = BatchId(next_batch_++);
+  batch.updates = std::exchange(lane.updates, {});
+  if (options_.trace)
+    trace_.batches.push_back({.id = batch.id, .model = lane.model, .submitted = executor_->now(), .rows = {}});
+  Lane::Flight& flight = lane.in_flight[batch.id];
+  flight.submitted = executor_->now();
+  for (const Planned& planned : plan) {
+    add_row(lane, planned, batch);
+    if (lane.model != kTarget) flight.rows.push_back({planned.request->id, planned.node});
+  }
+  n_batches_ += lane.model == kTarget;
+  ++lane.first_stage_load;
+  executor_->submit(lane.model, std::move(batch));
+}
+
+// Nothing is under way, and no state that a head waits for.
+bool Engine::is_quiet(const Lane& lane) const {
+  const auto waits = [&](const Request* request) {
+    return request->last_verified.valid() && request->source_of(lane.model) && !lane.head->knows_committed(*request);
+  };
+  return lane.in_flight.empty() && !(lane.head && std::any_of(running_.begin(), running_.end(), waits));
+}
+
+void Engine::add_row(Lane& lane, const Planned& planned, Batch& batch) {
+  Request& request = *planned.request;
+  Residency& there = request.residency(lane.model);
+  const auto index = static_cast<uint16_t>(batch.rows.size());
+  Row& row = batch.rows.emplace_back(Row{.sequence = request.sequence, .cell = lane.cells.take(), .index = index});
+  TraceRow traced{.node = planned.node, .request = request.id.value, .log_path = planned.log_path};
+  if (!planned.node.valid()) {
+    row.kind = Row::Kind::kPrompt;
+    row.position = static_cast<int32_t>(there.committed.size());
+    row.token = request.tokens[there.committed.size()];
+    row.parent = there.committed.empty() ? Cell() : there.committed.back();
+    there.committed.push_back(row.cell);
+    traced.fate = Fate::kPrompt;
+    if (lane.head) lane.head->add_prompt(request, there, batch);
+  } else {
+    const auto& node = request.speculation.tree.node(planned.node);
+    const bool is_root = !node.parent.valid();
+    row.token = node.token;
+    row.position = node.position;
+    if (is_root) {
+      if (!there.committed.empty()) row.parent = there.committed.back();
+    } else {
+      const Resident* parent = there.find(node.parent);
+      SLUICE_CHECK(parent != nullptr, "parents enter before their children");
+      row.parent = parent->cell;
+      if (parent->batch == batch.id) traced.parent_row = parent->row;
+      request.stats.drafted += lane.model == kTarget;
+    }
+    traced.probability = node.probability;
+    there.enter(node.id, {row.cell, batch.id, index});
+    if (lane.model == kTarget && node.draws) add_draws(request.speculation.tree, node, index, batch.draws);
+    if (lane.model != kTarget) traced.fate = Fate::kDrafted;
+    if (lane.head) lane.head->add_node(request, node.id, there, batch);
+  }
+  if (options_.trace) {
+    traced.token = row.token;
+    traced.position = row.position;
+    traced.text = tokenizer_->piece(row.token, true);
+    trace_.batches.back().rows.push_back(std::move(traced));
+  }
+}
+
+}  // namespace sluice
