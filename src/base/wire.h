@@ -129,13 +129,20 @@ struct Taps {
   std::vector<float> states;    // [layers, rows, d_model]
 };
 
-// These rows are dead: workers need not compute them. Final.
+// What overtakes batches. These rows are dead: workers need not compute them. Final.
 struct Cancel {
   struct Entry {
     BatchId batch;
     uint16_t row = 0;  // Row::index
   };
   std::vector<Entry> rows;
+  // Children that were drawn after their parents had entered: a batch's draws that come after it. A row whose draws
+  // come too late is verified by the target's own draw, which keeps the distribution as well.
+  struct LateDraws {
+    BatchId batch;
+    Draws draws;
+  };
+  std::vector<LateDraws> draws;
 };
 
 // What the last worker found out: the node in `cell` is on the path, and the target's own next token after it is

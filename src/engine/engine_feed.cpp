@@ -109,6 +109,17 @@ bool Engine::is_quiet(const Lane& lane) const {
   return lane.in_flight.empty() && !(lane.head && std::any_of(running_.begin(), running_.end(), waits));
 }
 
+// Under rule `reject`: a node whose parent is on its way has been drawn meanwhile.
+void Engine::send_late_draws(const Request& request, NodeId parent, const Resident& resident) {
+  const auto& node = request.speculation.tree.node(parent);
+  if (!node.draws || !target().in_flight.contains(resident.batch)) return;
+  std::vector<Draws> draws;
+  add_draws(request.speculation.tree, node, resident.row, draws);
+  Cancel message;
+  for (Draws& one : draws) message.draws.push_back({resident.batch, std::move(one)});
+  if (!message.draws.empty()) executor_->cancel(kTarget, std::move(message));
+}
+
 void Engine::add_row(Lane& lane, const Planned& planned, Batch& batch) {
   Request& request = *planned.request;
   Residency& there = request.residency(lane.model);
@@ -135,6 +146,7 @@ void Engine::add_row(Lane& lane, const Planned& planned, Batch& batch) {
       SLUICE_CHECK(parent != nullptr, "parents enter before their children");
       row.parent = parent->cell;
       if (parent->batch == batch.id) traced.parent_row = parent->row;
+      if (lane.model == kTarget && parent->batch != batch.id) send_late_draws(request, node.parent, *parent);
       request.stats.drafted += lane.model == kTarget;
     }
     traced.probability = node.probability;

@@ -18,6 +18,7 @@ Worker::Worker(Options options, std::unique_ptr<HeadModule> head)
 
 void Worker::cancel(const Cancel& cancel) {
   cancelled_.insert(cancelled_.end(), cancel.rows.begin(), cancel.rows.end());
+  if (options_.last) late_draws_.insert(late_draws_.end(), cancel.draws.begin(), cancel.draws.end());
 }
 
 Worker::Done Worker::process(Batch batch) {
@@ -26,6 +27,7 @@ Worker::Done Worker::process(Batch batch) {
   if (lazy_) lazy_->enter(batch.updates, batch.rows);
   if (head_) head_->enter(batch.updates, batch.rows);
   drop_cancelled(batch);
+  add_late_draws(batch);
   if (options_.last && !drafts()) drop_dead(batch);
 
   Done done;
@@ -93,6 +95,12 @@ void Worker::drop_cancelled(Batch& batch) {
   std::vector<bool> keep(batch.rows.size());
   for (size_t i = 0; i < keep.size(); ++i) keep[i] = !std::binary_search(dead.begin(), dead.end(), batch.rows[i].index);
   drop(batch, keep);
+}
+
+void Worker::add_late_draws(Batch& batch) {
+  for (auto& late : late_draws_)
+    if (late.batch == batch.id) batch.draws.push_back(std::move(late.draws));
+  std::erase_if(late_draws_, [&](const auto& late) { return late.batch <= batch.id; });
 }
 
 // At the last stage the verdict on everything before is known, so what hangs from another branch need not be computed.

@@ -57,6 +57,7 @@ class Worker {
   void learn(const Batch& batch);
   void drop(Batch& batch, const std::vector<bool>& keep) const;
   void drop_cancelled(Batch& batch);
+  void add_late_draws(Batch& batch);
   void drop_dead(Batch& batch);
   void verify(const Batch& batch, Done& done);
   void draw(std::span<const Row> rows, std::span<const float> hidden, std::span<const Draws> draws, Outcome& outcome);
@@ -77,6 +78,7 @@ class Worker {
   Verifier verifier_;                                        // used by the target's last stage
   std::unordered_map<SequenceId, SamplingParams> sampling_;  // used by a draft's last stage
   std::vector<Cancel::Entry> cancelled_;                     // of batches that have not passed yet
+  std::vector<Cancel::LateDraws> late_draws_;                // likewise; used by the target's last stage
   std::vector<float> logits_;
 };
 
