@@ -30,7 +30,7 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
       ->check(not_empty("a GGUF file"));
   add_list_option(command, "--source", options.sources,
                   "Token sources of the method: ngram, draft, head; n-grams are fused with the others (default: what "
-                  "the method was made for, else the best that is given)");
+                  "the method was made for, else the best that is given; for surge with n-grams beside it)");
   command
       .add_option("--ngram-corpus", options.ngram_corpus,
                   "Plain text (UTF-8) that n-grams know beforehand, as a project's sources or the manuals that answers "

@@ -13,7 +13,7 @@ std::string SourceSlot::name() const {
 }
 
 Result<std::vector<SourceSlot>> make_sources(const std::vector<std::string>& names, SourcesAtHand at_hand,
-                                             bool hierarchy, bool wants_head) {
+                                             bool hierarchy, bool wants_head, bool wants_text) {
   for (const auto& name : names) {
     if (name != "ngram" && name != "draft" && name != "head")
       return input_error("--source " + name + " is not available; there are: ngram, draft, head");
@@ -26,7 +26,8 @@ Result<std::vector<SourceSlot>> make_sources(const std::vector<std::string>& nam
     return input_error("--source head,draft: of a head and a draft model one can be fused with n-grams");
   const bool head = names.empty() ? at_hand.head && (wants_head || at_hand.n_drafts == 0) : named("head");
   const bool drafts = names.empty() ? at_hand.n_drafts > 0 && !head : named("draft");
-  const bool ngram = (!head && !drafts) || named("ngram") || (names.empty() && at_hand.corpus != nullptr);
+  const bool ngram =
+      (!head && !drafts) || named("ngram") || (names.empty() && (wants_text || at_hand.corpus != nullptr));
   std::vector<SourceSlot> slots;
   if (ngram) slots.push_back({std::make_unique<NgramSource>(std::move(at_hand.corpus)), std::nullopt});
   if (!head && !drafts) return slots;

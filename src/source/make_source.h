@@ -28,11 +28,11 @@ struct SourcesAtHand {
 };
 
 // By the names of --source; empty: what the method prefers, that is the head if it `wants_head`, else draft models if
-// there are any, else the head, else n-grams; and n-grams as well when
-// a corpus is at hand. A hierarchy gets a slot for each source, all draft models in their order;
+// there are any, else the head, else n-grams; and n-grams as well if
+// it `wants_text` or a corpus is at hand. A hierarchy gets a slot for each source, all draft models in their order;
 // otherwise there is one slot, with the head or the largest draft model.
 // Errors name --source and list what there is.
 Result<std::vector<SourceSlot>> make_sources(const std::vector<std::string>& names, SourcesAtHand at_hand,
-                                             bool hierarchy, bool wants_head = false);
+                                             bool hierarchy, bool wants_head = false, bool wants_text = false);
 
 }  // namespace sluice
