@@ -19,9 +19,9 @@ class HeadFeed {
 
   // Whether the states of all committed tokens before the root are there. Not before the first token of the answer.
   bool knows_committed(const Request& request) const;
-  // Whether a guess at the node's children could be made now, or soon without anybody else's doing: SPD's module
-  // guesses once the node has entered the target and its ancestors have got as far as they were when it was trained; an
-  // exit, once the node has passed it. REQUIRES: knows_committed().
+  // Whether a guess at the node's children can be made now. SPD's module guesses once the node has entered the target
+  // and its ancestors have got as far as they were when it was trained; an exit, once the node has passed it; EAGLE's
+  // heads guess anywhere. REQUIRES: knows_committed().
   bool can_guess(const Request& request, NodeId node) const;
 
   // What the head's row of the next committed token, or of a node, takes; and what has to be refreshed first. `there`:
