@@ -115,11 +115,12 @@ Result<std::vector<std::unique_ptr<StageWeights::Mapping>>> map_tensors(const st
     SLUICE_TRY(run.pages, run.shard->file.map(run.begin, run.end - run.begin));
     mappings.push_back(std::make_unique<StageWeights::Mapping>(std::move(run)));
   }
-  for (const auto& [target, place] : wanted) {
+  for (const WantedTensor& tensor : wanted) {
+    const auto& place = tensor.place;
     const auto run = std::find_if(mappings.begin(), mappings.end(), [&](const auto& mapping) {
       return mapping->shard == place.shard && mapping->begin <= place.info->offset && place.info->offset < mapping->end;
     });
-    *target = place.tensor((*run)->pages.bytes().data() + (place.info->offset - (*run)->begin));
+    *tensor.target = place.tensor((*run)->pages.bytes().data() + (place.info->offset - (*run)->begin));
   }
   return mappings;
 }
