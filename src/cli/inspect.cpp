@@ -70,19 +70,8 @@ nlohmann::json describe(const ModelFile& model, const Tokenizer& tokenizer, bool
 }
 
 std::vector<std::string> methods_of(HeadKind kind) {
-  switch (kind) {
-    case HeadKind::kSpd:
-      return {"spd"};
-    case HeadKind::kEagle3:
-      return {"eagle3"};
-    case HeadKind::kPEagle:
-      return {"p-eagle"};
-    case HeadKind::kExit:
-      return {"ppsd"};
-    case HeadKind::kDraft:
-      return {"sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"};
-  }
-  return {};
+  if (kind != HeadKind::kDraft) return {method_of(kind)};
+  return {"sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"};
 }
 
 nlohmann::json describe(const HeadFile& head, bool tensors) {

@@ -149,7 +149,7 @@ std::string Session::method() const {
   if (options_.method != "auto") return options_.method;
   if (!drafts_.empty()) return "surge";
   if (!head_) return "specpipe";
-  return head_->parameters().kind == HeadKind::kExit ? "ppsd" : name(head_->parameters().kind);
+  return method_of(head_->parameters().kind);
 }
 
 Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter jitter) const {
@@ -174,11 +174,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter 
                            .max_rows = engine.scheduler.row_budget,
                            .threads = options_.threads,
                            .memo = memo_};
-  if (head_)
-    for (const auto& taps : head_->parameters().taps)
-      pipeline.taps.insert(pipeline.taps.end(), taps.begin(), taps.end());
-  std::sort(pipeline.taps.begin(), pipeline.taps.end());
-  pipeline.taps.erase(std::unique(pipeline.taps.begin(), pipeline.taps.end()), pipeline.taps.end());
+  if (head_) pipeline.taps = head_->parameters().tapped_layers();
   SLUICE_TRY(pipelines[0].workers, make_workers(*model_, pipeline));
   pipeline.taps.clear();
   for (size_t i = 0; i < drafts_.size(); ++i) {

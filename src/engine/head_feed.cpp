@@ -12,9 +12,8 @@ HeadFeed::HeadFeed(const HeadParameters& head, std::span<const LayerRange> cuts)
       timing_(head.kind == HeadKind::kSpd && head.output_timing ? 1 : 0),
       last_tap_(0),
       passed_(cuts.size()) {
-  for (const auto& of_depth : head.taps)
-    for (const int32_t layer : of_depth)
-      if (layer > 0) last_tap_ = std::max(last_tap_, stage_of_layer(cuts, layer));
+  if (const auto layers = head.tapped_layers(); !layers.empty() && layers.back() > 0)
+    last_tap_ = stage_of_layer(cuts, layers.back());
 }
 
 void HeadFeed::arrived(const TapsArrived& taps) { passed_[static_cast<size_t>(taps.stage.value)] = taps.batch; }

@@ -37,6 +37,12 @@ Result<std::unique_ptr<Method>> make_method(const std::string& name, const Metho
   return input_error("--method " + name + " is not available; there are: auto, " + names);
 }
 
+std::string method_of(HeadKind kind) {
+  for (const std::string& name : method_names())
+    if (make_method(name, {}).value()->head() == kind) return name;
+  SLUICE_CHECK(false, "a method for every kind of head");
+}
+
 std::vector<std::string> method_names() {
   return {"ar", "sd", "specinfer", "eagle3", "p-eagle", "ppsd", "spd", "specpipe", "surge", "pipespec", "ssd"};
 }

@@ -91,7 +91,7 @@ class Method {
   // Whether nodes may come from what the text says before the draft model that it is fused with has answered.
   virtual bool foretells() const { return false; }
   // Rule `reject`: how many children of a node are drawn from the source's distribution; 0: the rule is not defined for
-  // this method's trees. Those children enter with their parent, all of them.
+  // this method's trees. Those children enter, all of them, with their parent or while it is on its way.
   virtual int32_t draws() const { return 0; }
   // Whether rows enter at every step, so that the pipeline stays full; else a verification is a pass of its own.
   virtual bool fills_pipeline() const { return true; }
@@ -108,5 +108,7 @@ class Method {
 // By its name on the command line. Errors name --method and list what there is.
 Result<std::unique_ptr<Method>> make_method(const std::string& name, const MethodOptions& options);
 std::vector<std::string> method_names();
+// The method that a kind of head was made for. REQUIRES: not a draft head, which serves all that take draft models.
+std::string method_of(HeadKind kind);
 
 }  // namespace sluice

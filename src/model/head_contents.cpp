@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "model/fingerprint.h"
 #include "model/hyperparameters.h"
@@ -255,6 +256,12 @@ const char* name(HeadKind kind) {
       return "draft";
   }
   return "?";
+}
+
+std::vector<int32_t> HeadParameters::tapped_layers() const {
+  std::set<int32_t> layers;
+  for (const auto& of_depth : taps) layers.insert(of_depth.begin(), of_depth.end());
+  return {layers.begin(), layers.end()};
 }
 
 bool HeadFile::is_head(const std::string& path) {

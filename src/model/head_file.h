@@ -30,6 +30,8 @@ struct HeadParameters {
   bool norm_before_residual = false;  // eagle3
   int32_t groups = 0;                 // p-eagle: K_train
 
+  // All the layers of `taps`, rising, each once.
+  std::vector<int32_t> tapped_layers() const;
   int32_t stages() const { return static_cast<int32_t>(cuts.size()) - 1; }  // spd: n
   // Rows of logits.
   int32_t n_guessable() const { return vocabulary.empty() ? hparams.n_vocab : static_cast<int32_t>(vocabulary.size()); }

@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <memory>
 
-#include "model/fingerprint.h"
 #include "train/checkpoint.h"
 #include "train/draft_vocabulary.h"
 #include "train/eagle3.h"
+#include "train/head_writer.h"
 #include "train/p_eagle.h"
 #include "train/shallow.h"
 #include "train/spd.h"
@@ -15,30 +15,6 @@
 namespace sluice {
 
 namespace {
-
-// What every file of a head says (docs/formats.md).
-Result<GgufWriter> head_file(const ModelFile& model) {
-  const HyperParameters& h = model.hparams();
-  GgufWriter file;
-  SLUICE_TRY(const std::string print, fingerprint(model));
-  file.set("general.architecture", "sluice-head");
-  file.set("general.name", h.name);
-  file.set("sluice-head.version", uint32_t{1});
-  file.set("sluice-head.target.name", h.name);
-  file.set("sluice-head.target.fingerprint", print);
-  file.set("sluice-head.target.block_count", static_cast<uint32_t>(h.n_layers));
-  file.set("sluice-head.target.embedding_length", static_cast<uint32_t>(h.d_model));
-  file.set("sluice-head.target.vocab_size", static_cast<uint32_t>(h.n_vocab));
-  file.set("sluice-head.embedding_length", static_cast<uint32_t>(h.d_model));
-  file.set("sluice-head.feed_forward_length", static_cast<uint32_t>(h.d_ff));
-  file.set("sluice-head.attention.head_count", static_cast<uint32_t>(h.n_heads));
-  file.set("sluice-head.attention.head_count_kv", static_cast<uint32_t>(h.n_kv_heads));
-  file.set("sluice-head.attention.key_length", static_cast<uint32_t>(h.head_dim));
-  file.set("sluice-head.attention.layer_norm_rms_epsilon", h.norm_epsilon);
-  file.set("sluice-head.rope.freq_base", h.rope.base);
-  file.set("sluice-head.rope.pairing", h.rope.pairing == RopeParameters::Pairing::kHalves ? "halves" : "adjacent");
-  return file;
-}
 
 std::vector<Token> draft_vocabulary(const ModelFile& model, const Corpus& corpus, const TrainOptions& options) {
   const int32_t n_vocab = model.hparams().n_vocab;
@@ -62,12 +38,9 @@ Result<TrainFigures> run(const ModelFile& model, const TrainOptions& options, co
   }
   SLUICE_TRY(const auto target, TargetTensors::open(model));
   auto trainee = make(target, draft_vocabulary(model, corpus, options));
-  const auto write_head = [&]() -> Status {
-    SLUICE_TRY(auto file, head_file(model));
-    SLUICE_TRY_STATUS(trainee->write(file, type_of(options)));
-    return file.write((std::filesystem::path(options.out) / "head.gguf").string());
-  };
-  return train(*trainee, model, corpus, options, hooks, write_head);
+  const auto path = (std::filesystem::path(options.out) / "head.gguf").string();
+  return train(*trainee, model, corpus, options, hooks,
+               [&] { return write_head(*trainee, model, type_of(options), path); });
 }
 
 }  // namespace

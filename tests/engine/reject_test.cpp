@@ -14,45 +14,24 @@ namespace {
 
 using namespace test;
 
+const Opened& narrow(const std::string& name, int32_t n_layers, ggml_type type) {
+  return open_tiny(name, {.n_layers = n_layers,
+                          .d_model = 32,
+                          .n_heads = 2,
+                          .n_kv_heads = 1,
+                          .d_ff = 32,
+                          .extra_tokens = 0,
+                          .type = type,
+                          .weight_scale = 0.7f,
+                          .output_scale = 4.0f,
+                          .seed = 5});
+}
 // One layer, so that tens of thousands of answers take seconds; the draft guesses some of them.
-const Opened& target() {
-  return open_tiny("reject_target", {.n_layers = 1,
-                                     .d_model = 32,
-                                     .n_heads = 2,
-                                     .n_kv_heads = 1,
-                                     .d_ff = 32,
-                                     .extra_tokens = 0,
-                                     .type = GGML_TYPE_Q8_0,
-                                     .weight_scale = 0.7f,
-                                     .output_scale = 4.0f,
-                                     .seed = 5});
-}
-const Opened& draft() {
-  return open_tiny("reject_draft", {.n_layers = 1,
-                                    .d_model = 32,
-                                    .n_heads = 2,
-                                    .n_kv_heads = 1,
-                                    .d_ff = 32,
-                                    .extra_tokens = 0,
-                                    .type = GGML_TYPE_Q4_0,
-                                    .weight_scale = 0.7f,
-                                    .output_scale = 4.0f,
-                                    .seed = 5});
-}
+const Opened& target() { return narrow("reject_target", 1, GGML_TYPE_Q8_0); }
+const Opened& draft() { return narrow("reject_draft", 1, GGML_TYPE_Q4_0); }
+// Deep enough for taps and stages.
+const Opened& deep_target() { return narrow("reject_deep_target", 4, GGML_TYPE_Q8_0); }
 
-// Deep enough for taps and two stages.
-const Opened& deep_target() {
-  return open_tiny("reject_deep_target", {.n_layers = 4,
-                                          .d_model = 32,
-                                          .n_heads = 2,
-                                          .n_kv_heads = 1,
-                                          .d_ff = 32,
-                                          .extra_tokens = 0,
-                                          .type = GGML_TYPE_Q8_0,
-                                          .weight_scale = 0.7f,
-                                          .output_scale = 4.0f,
-                                          .seed = 5});
-}
 // Heads are not trained, so they know few tokens, and these are made likely.
 const std::vector<Token> kLikely = {20, 40, 60, 80, 100};
 const HeadFile& head(const std::string& kind) {

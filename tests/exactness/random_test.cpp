@@ -52,13 +52,8 @@ const HeadFile& head_of_six(const std::string& kind) {
   return heads.emplace(kind, std::move(*opened)).first->second;
 }
 
-// The method that a head was made for.
-std::string method_of(const HeadFile& head) {
-  return head.parameters().kind == HeadKind::kExit ? "ppsd" : name(head.parameters().kind);
-}
-
 std::string random_method(Dice& dice, const HeadFile* head) {
-  if (head != nullptr && dice.chance(0.5)) return method_of(*head);
+  if (head != nullptr && dice.chance(0.5)) return method_of(head->parameters().kind);
   return dice.chance(0.3) ? "specpipe" : dice.pick<const char*>({"ar", "sd", "specinfer", "surge", "pipespec", "ssd"});
 }
 

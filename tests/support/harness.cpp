@@ -104,11 +104,7 @@ std::unique_ptr<Executor> make_executor(const Opened& opened, const PipelineSpec
                           .threads = 1,
                           .memo = setup.lazy ? std::make_shared<Memo>() : nullptr};
   const bool clocked = !setup.threads || setup.paced;
-  if (setup.head != nullptr)
-    for (const auto& taps : setup.head->parameters().taps)
-      options.taps.insert(options.taps.end(), taps.begin(), taps.end());
-  std::sort(options.taps.begin(), options.taps.end());
-  options.taps.erase(std::unique(options.taps.begin(), options.taps.end()), options.taps.end());
+  if (setup.head != nullptr) options.taps = setup.head->parameters().tapped_layers();
   std::vector<Pipeline> pipelines;
   pipelines.push_back({value_of(make_workers(opened.model, options)), {}});
   if (clocked) pipelines[0].cost = cost_of(opened, setup);

@@ -2,10 +2,9 @@
 // libtorch's forward pass on the states of its path.
 #include <gtest/gtest.h>
 
-#include "model/fingerprint.h"
 #include "model/head_file.h"
 #include "train/eagle3.h"
-#include "train/gguf_writer.h"
+#include "train/head_writer.h"
 #include "train/heads.h"
 #include "train/p_eagle.h"
 #include "train/shallow.h"
@@ -18,36 +17,12 @@ namespace {
 constexpr int32_t kStages = 3;
 constexpr double kClose = 2e-5;  // of a probability
 
-// The keys that training gives to every file of a head of this target.
-GgufWriter begin_file(const Opened& target) {
-  const HyperParameters& h = target.model.hparams();
-  GgufWriter file;
-  file.set("general.architecture", "sluice-head");
-  file.set("sluice-head.version", uint32_t{1});
-  file.set("sluice-head.target.name", h.name);
-  file.set("sluice-head.target.fingerprint", *fingerprint(target.model));
-  file.set("sluice-head.target.block_count", static_cast<uint32_t>(h.n_layers));
-  file.set("sluice-head.target.embedding_length", static_cast<uint32_t>(h.d_model));
-  file.set("sluice-head.target.vocab_size", static_cast<uint32_t>(h.n_vocab));
-  file.set("sluice-head.embedding_length", static_cast<uint32_t>(h.d_model));
-  file.set("sluice-head.feed_forward_length", static_cast<uint32_t>(h.d_ff));
-  file.set("sluice-head.attention.head_count", static_cast<uint32_t>(h.n_heads));
-  file.set("sluice-head.attention.head_count_kv", static_cast<uint32_t>(h.n_kv_heads));
-  file.set("sluice-head.attention.key_length", static_cast<uint32_t>(h.head_dim));
-  file.set("sluice-head.attention.layer_norm_rms_epsilon", h.norm_epsilon);
-  file.set("sluice-head.rope.freq_base", h.rope.base);
-  file.set("sluice-head.rope.pairing", h.rope.pairing == RopeParameters::Pairing::kHalves ? "halves" : "adjacent");
-  return file;
-}
-
 // Its matrices become what their f16 copies in the file say.
 HeadFile written(Trainee& trainee, const Opened& target, const std::string& name) {
-  GgufWriter file = begin_file(target);
-  EXPECT_TRUE(trainee.write(file, GGML_TYPE_F16).has_value());
+  const std::string path = temp_path(name + ".gguf");
+  EXPECT_TRUE(write_head(trainee, target.model, GGML_TYPE_F16, path).has_value());
   for (const auto& [parameter, tensor] : trainee.parameters().all())
     if (tensor.dim() == 2) tensor.copy_(tensor.to(torch::kHalf));
-  const std::string path = temp_path(name + ".gguf");
-  EXPECT_TRUE(file.write(path).has_value());
   auto opened = HeadFile::open(path, target.model);
   if (!opened) throw std::runtime_error(opened.error().message);
   return std::move(*opened);

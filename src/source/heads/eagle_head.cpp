@@ -58,10 +58,8 @@ void EagleHead::add_masked(Rows& rows, int32_t number) const {
 std::vector<float> EagleHead::compute(Rows& rows) {
   const size_t d = layers_->d_model(), n = rows.rows.size();
   std::vector<float> inputs(n * 2 * d);
-  const LayerWeights& first = layers_->weights().layers.front();
-  const std::vector<float> embedding_norm = to_f32_vector(first.attention_norm);
   for (size_t i = 0; i < n; ++i) {
-    layers_->normalise(&rows.embedding[i * d], 1, d, embedding_norm, &inputs[i * 2 * d]);
+    layers_->normalise_for(0, &rows.embedding[i * d], 1, &inputs[i * 2 * d]);
     layers_->normalise(&rows.state[i * d], 1, d, hidden_norm_, &inputs[i * 2 * d + d]);
     if (parameters().norm_before_residual) std::copy_n(&inputs[i * 2 * d + d], d, &rows.state[i * d]);
   }

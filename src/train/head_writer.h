@@ -1,0 +1,12 @@
+// Trained heads as files (docs/formats.md, "Heads").
+#pragma once
+
+#include "model/model_file.h"
+#include "train/trainee.h"
+
+namespace sluice {
+
+// Matrices become `type`. The file appears whole or not at all. Errors name it.
+Status write_head(const Trainee& trainee, const ModelFile& target, ggml_type type, const std::string& path);
+
+}  // namespace sluice
