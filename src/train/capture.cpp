@@ -6,7 +6,8 @@ namespace sluice {
 
 namespace {
 
-constexpr int32_t kChunk = 128;  // rows a pass
+constexpr int32_t kChunk = 128;      // rows a pass
+constexpr int32_t kRemembered = 64;  // tokens of a sequence's beginning: more than a chat template's is
 constexpr SequenceId kSequence{0};
 
 }  // namespace
@@ -32,13 +33,28 @@ Result<Capture> Capture::create(const ModelFile& model, CaptureOptions options) 
   return Capture(std::move(runner), std::move(options), model.hparams().d_model);
 }
 
+int32_t Capture::shared(const Example& example, int32_t n) const {
+  const auto most = std::min({n, static_cast<int32_t>(before_.tokens.size()), kRemembered});
+  int32_t same = 0;
+  while (same < most && example.tokens[static_cast<size_t>(same)] == before_.tokens[static_cast<size_t>(same)]) ++same;
+  return same;
+}
+
 Captured Capture::run(const Example& example) {
-  const auto n = std::min(static_cast<int32_t>(example.tokens.size()), options_.max_tokens);
+  const auto n = std::min(static_cast<int32_t>(example.tokens.size()), options_.max_tokens), same = shared(example, n);
+  const auto d = static_cast<size_t>(d_model_);
   Captured captured{.example = &example, .layers = options_.taps};
-  for (size_t i = 0; i < options_.taps.size(); ++i)
-    captured.states.emplace_back().reserve(static_cast<size_t>(n) * static_cast<size_t>(d_model_));
-  std::vector<PathUpdate> updates = {Open{kSequence, {}}};
-  for (int32_t begin = 0; begin < n; begin += kChunk) {
+  for (size_t i = 0; i < options_.taps.size(); ++i) {
+    auto& states = captured.states.emplace_back();
+    states.reserve(static_cast<size_t>(n) * d);
+    if (same > 0) states.assign(before_.states[i].begin(), before_.states[i].begin() + same * d_model_);
+  }
+  std::vector<PathUpdate> updates;
+  if (before_.tokens.empty())
+    updates.push_back(Open{kSequence, {}});
+  else
+    updates.push_back(Truncate{kSequence, same, {}});
+  for (int32_t begin = same; begin < n; begin += kChunk) {
     std::vector<Row> rows;
     for (int32_t t = begin; t < std::min(n, begin + kChunk); ++t)
       rows.push_back({.sequence = kSequence,
@@ -48,7 +64,7 @@ Captured Capture::run(const Example& example) {
                       .parent = t == 0 ? Cell{} : Cell{t - 1},
                       .kind = Row::Kind::kPrompt,
                       .index = static_cast<uint16_t>(rows.size())});
-    hidden_.resize(rows.size() * static_cast<size_t>(d_model_));
+    hidden_.resize(rows.size() * d);
     runner_.enter(updates, rows);
     runner_.run(rows, hidden_);
     updates.clear();
@@ -57,9 +73,16 @@ Captured Capture::run(const Example& example) {
       captured.states[i].insert(captured.states[i].end(), tap.begin(), tap.end());
     }
   }
-  updates.push_back(Close{kSequence});
-  runner_.enter(updates, {});
+  remember(captured, n);
   return captured;
+}
+
+void Capture::remember(const Captured& captured, int32_t n) {
+  const int32_t kept = std::min(n, kRemembered);
+  before_.tokens.assign(captured.example->tokens.begin(), captured.example->tokens.begin() + kept);
+  before_.states.clear();
+  for (const auto& states : captured.states)
+    before_.states.emplace_back(states.begin(), states.begin() + kept * d_model_);
 }
 
 }  // namespace sluice

@@ -27,21 +27,29 @@ struct CaptureOptions {
   KvType kv = KvType::kF16;
 };
 
-// Thread safety: none.
+// What a sequence begins with like the one before it, as those of a chat template do, is not computed again: states
+// depend on the path alone. Thread safety: none.
 class Capture {
  public:
   static Result<Capture> create(const ModelFile& model, CaptureOptions options);
-  // Holds nothing of earlier sequences. `example` must outlive the result.
+  // `example` must outlive the result.
   Captured run(const Example& example);
 
  private:
   Capture(StageRunner runner, CaptureOptions options, int32_t d_model)
       : runner_(std::move(runner)), options_(std::move(options)), d_model_(d_model) {}
 
+  int32_t shared(const Example& example, int32_t n) const;  // tokens that it begins with like the one before
+  void remember(const Captured& captured, int32_t n);
+
   StageRunner runner_;
   CaptureOptions options_;
   int32_t d_model_;
   std::vector<float> hidden_;
+  struct {
+    std::vector<Token> tokens;  // empty: no sequence is open
+    std::vector<std::vector<float>> states;
+  } before_;  // the beginning of the sequence that was run last
 };
 
 }  // namespace sluice

@@ -1,8 +1,7 @@
 #include "train/eagle3.h"
 
-#include <cmath>
-
 #include "train/fit.h"
+#include "train/near_far.h"
 #include "train/states.h"
 
 namespace sluice {
@@ -100,8 +99,6 @@ std::vector<Eagle3::Step> Eagle3::unroll(const torch::Tensor& features, const st
   std::vector<Step> made;
   std::vector<torch::Tensor> own_k, own_v;  // of steps 1 …, [rows, kv_heads, head_dim]
   auto state = hidden.slice(0, first);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(shape_.head_dim));
-  const int64_t kv = shape_.n_kv_heads, group = shape_.group(), h = shape_.head_dim;
   for (int64_t j = 0; j < steps && first < n - 1 - j; ++j) {
     const int64_t rows = n - 1 - j - first;
     state = state.slice(0, 0, rows);
@@ -111,21 +108,15 @@ std::vector<Eagle3::Step> Eagle3::unroll(const torch::Tensor& features, const st
       own_k.push_back(keys(x, at + j));
       own_v.push_back(values(x));
     }
-    const auto q = turn(heads(x, p["blk.0.attn_q.weight"], shape_.n_heads), at + j, shape_).view({rows, kv, group, h});
-    const auto by_head = q.permute({1, 2, 0, 3}).reshape({kv, group * rows, h});
-    const auto far_mask = mask_of(all.unsqueeze(0) <= at.unsqueeze(1));
-    auto scores = torch::bmm(by_head, far_k.permute({1, 2, 0})).view({kv, group, rows, n - 1}) * scale + far_mask;
-    std::vector<torch::Tensor> parts = {scores};
-    for (const auto& k : own_k)  // each row sees its own earlier steps
-      parts.push_back((q * k.slice(0, 0, rows).unsqueeze(2)).sum(-1).permute({1, 2, 0}).unsqueeze(-1) * scale);
-    const auto weights = torch::softmax(torch::cat(parts, -1), -1);
-    auto attended =
-        torch::bmm(weights.narrow(-1, 0, n - 1).reshape({kv, group * rows, n - 1}), far_v.permute({1, 0, 2}))
-            .view({kv, group, rows, h});
-    for (size_t i = 0; i < own_v.size(); ++i)
-      attended = attended + weights.narrow(-1, n - 1 + static_cast<int64_t>(i), 1) *
-                                own_v[i].slice(0, 0, rows).permute({1, 0, 2}).unsqueeze(1);
-    const auto sum = attended.permute({2, 0, 1, 3}).reshape({rows, kv * group * h});
+    const auto q = turn(heads(x, p["blk.0.attn_q.weight"], shape_.n_heads), at + j, shape_).unsqueeze(0);
+    // Each row sees the rows of step 0 up to its position and its own earlier steps.
+    const auto own = [&](const std::vector<torch::Tensor>& all_steps) {
+      std::vector<torch::Tensor> steps = {torch::zeros({0, rows, shape_.n_kv_heads, shape_.head_dim})};
+      for (const auto& step : all_steps) steps.push_back(step.slice(0, 0, rows).unsqueeze(0));
+      return torch::cat(steps);
+    };
+    const auto sum =
+        near_far_attention(q, own(own_k), own(own_v), far_k, far_v, {.far_of_first = first + 1, .near_of_first = j})[0];
     state = add_feed_forward(state + product(sum, p["blk.0.attn_output.weight"]), p, "blk.0.", shape_);
     made.push_back({state, &output_});
   }
@@ -136,13 +127,14 @@ LossFigures Eagle3::accumulate(const Captured& example, uint64_t, double weight)
   const auto features = this->features(example);
   const int64_t n = features.size(0), first = std::max<int64_t>(0, example.example->n_prompt - 2);
   if (n - 1 <= first) return {};
-  const auto p = output_.target_probabilities(last_states_of(example, shape_.d_model));
+  const auto p = output_.target_probabilities(last_states_of(example, shape_.d_model).slice(0, first + 1));
   const auto steps = unroll(features, example.example->tokens, first, options_.unroll);
   auto sum = torch::zeros({});
   double factor = 1, factors = 0;
   for (size_t j = 0; j < steps.size(); ++j, factor *= options_.decay) {
     const int64_t rows = steps[j].state.size(0), begin = first + 1 + static_cast<int64_t>(j);
-    sum = sum + factor * output_.divergence(steps[j].logits(), p.slice(0, begin, begin + rows));
+    sum = sum + factor * output_.divergence(steps[j].logits(),
+                                            p.slice(0, static_cast<int64_t>(j), static_cast<int64_t>(j) + rows));
     if (options_.hca > 0) {  // the state of each step is drawn to the feature that it stands for
       const auto goal = fused(features.slice(0, begin, begin + rows)).detach();
       sum = sum + factor * options_.hca * torch::smooth_l1_loss(steps[j].state, goal) * rows;

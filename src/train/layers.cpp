@@ -16,34 +16,7 @@ LayerShape layer_shape(const HyperParameters& target) {
           .rope_halves = target.rope.pairing == RopeParameters::Pairing::kHalves};
 }
 
-torch::Tensor rms_norm(const torch::Tensor& x, double epsilon) {
-  return x * torch::rsqrt(x.pow(2).mean(-1, /*keepdim=*/true) + epsilon);
-}
-
-torch::Tensor rms_norm(const torch::Tensor& x, const torch::Tensor& weight, double epsilon) {
-  return rms_norm(x, epsilon) * weight;
-}
-
 torch::Tensor product(const torch::Tensor& x, const torch::Tensor& weight) { return torch::matmul(x, weight.t()); }
-
-torch::Tensor turn(const torch::Tensor& x, const torch::Tensor& positions, const LayerShape& shape) {
-  const int64_t half = shape.head_dim / 2;
-  const auto options = torch::TensorOptions().dtype(torch::kDouble).device(x.device());
-  const auto frequency =
-      torch::exp(torch::arange(half, options) * (-std::log(shape.rope_base) / static_cast<double>(half)));
-  const auto angle = (positions.to(torch::kDouble).unsqueeze(-1) * frequency).unsqueeze(-2);  // [..., 1, half]
-  const auto c = torch::cos(angle).to(x.dtype()), s = torch::sin(angle).to(x.dtype());
-  if (shape.rope_halves) {
-    const auto a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
-    return torch::cat({a * c - b * s, b * c + a * s}, -1);
-  }
-  auto pairs = x.sizes().vec();
-  pairs.back() = half;
-  pairs.push_back(2);
-  const auto pair = x.reshape(pairs);
-  const auto a = pair.select(-1, 0), b = pair.select(-1, 1);
-  return torch::stack({a * c - b * s, b * c + a * s}, -1).reshape(x.sizes());
-}
 
 torch::Tensor heads(const torch::Tensor& rows, const torch::Tensor& weight, int64_t n_heads) {
   auto shape = rows.sizes().vec();

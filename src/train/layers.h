@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "train/elementwise.h"
 #include "train/parameters.h"
 
 namespace sluice {
@@ -17,15 +18,13 @@ struct LayerShape {
 };
 LayerShape layer_shape(const HyperParameters& target);
 
-torch::Tensor rms_norm(const torch::Tensor& x,
-                       double epsilon);  // x / sqrt(mean(x^2) + epsilon), over the last dimension
-torch::Tensor rms_norm(const torch::Tensor& x, const torch::Tensor& weight, double epsilon);
-
 // x: [..., n_in], weight: [n_out, n_in].
 torch::Tensor product(const torch::Tensor& x, const torch::Tensor& weight);
 
 // x: [..., heads, head_dim]; positions: [...] (i64), one for each x[...].
-torch::Tensor turn(const torch::Tensor& x, const torch::Tensor& positions, const LayerShape& shape);
+inline torch::Tensor turn(const torch::Tensor& x, const torch::Tensor& positions, const LayerShape& shape) {
+  return turn(x, positions, shape.rope_base, shape.rope_halves);
+}
 
 // Keys and values of rows, or their queries; rows are [..., d_model] after the norm.
 torch::Tensor heads(const torch::Tensor& rows, const torch::Tensor& weight, int64_t n_heads);

@@ -1,9 +1,8 @@
 #include "train/spd.h"
 
-#include <cmath>
-
 #include "base/random.h"
 #include "train/fit.h"
+#include "train/near_far.h"
 #include "train/states.h"
 
 namespace sluice {
@@ -86,30 +85,6 @@ int64_t Spd::active(uint64_t draw) const {
   return 1 + static_cast<int64_t>(uniform(site, 1) * static_cast<double>(most - 1));
 }
 
-// Queries see the near rows of their own call and the far rows of depth n. q: [Q, A, heads, head_dim] of the newest A
-// rows; near_k, near_v: [Q, a, kv_heads, head_dim], newest first; far_k, far_v: [T, kv_heads, head_dim]; mask:
-// [Q, A, a + T]. Gives [Q, A, heads * head_dim].
-torch::Tensor Spd::attend(const torch::Tensor& q, const torch::Tensor& near_k, const torch::Tensor& near_v,
-                          const torch::Tensor& far_k, const torch::Tensor& far_v, const torch::Tensor& mask) const {
-  const int64_t n_queries = q.size(0), rows = q.size(1), a = near_k.size(1), n_far = far_k.size(0);
-  const int64_t kv = shape_.n_kv_heads, group = shape_.group(), h = shape_.head_dim;
-  const auto grouped = q.view({n_queries, rows, kv, group, h}).permute({2, 0, 3, 1, 4}).contiguous();
-  const auto by_call = grouped.view({kv * n_queries, group * rows, h});
-  const auto near_keys = near_k.permute({2, 0, 1, 3}).reshape({kv * n_queries, a, h});
-  const auto near = torch::bmm(by_call, near_keys.transpose(1, 2)).view({kv, n_queries, group, rows, a});
-  const auto far = torch::bmm(grouped.view({kv, n_queries * group * rows, h}), far_k.permute({1, 2, 0}))
-                       .view({kv, n_queries, group, rows, n_far});
-  const auto scores = torch::cat({near, far}, -1) / std::sqrt(static_cast<double>(h)) + mask.unsqueeze(1);
-  const auto weights = torch::softmax(scores, -1);
-  const auto near_weights = weights.narrow(-1, 0, a).reshape({kv * n_queries, group * rows, a});
-  const auto near_sums = torch::bmm(near_weights, near_v.permute({2, 0, 1, 3}).reshape({kv * n_queries, a, h}));
-  const auto far_weights = weights.narrow(-1, a, n_far).reshape({kv, n_queries * group * rows, n_far});
-  const auto far_sums = torch::bmm(far_weights, far_v.permute({1, 0, 2}));
-  return (near_sums.view({kv, n_queries, group, rows, h}) + far_sums.view({kv, n_queries, group, rows, h}))
-      .permute({1, 3, 0, 2, 4})
-      .reshape({n_queries, rows, kv * group * h});
-}
-
 // The expanded sequence of appendix A without the rows that nobody sees. The call at time t has `active` near rows, of
 // the tokens t, t - 1, … at depths 0, 1, …, and the far rows of the tokens up to t - active, at depth n, which all
 // calls share.
@@ -121,56 +96,57 @@ torch::Tensor Spd::forward(const States& states, int64_t first, int64_t last, in
     auto rows = feature(states, std::min(n_, back + newest_depth()), begin, end);
     if (const int64_t missing = n_queries - rows.size(0); missing > 0)
       rows = torch::cat({torch::zeros({missing, d}), rows});
-    near_rows.push_back(rows);
+    near_rows.push_back(rows.unsqueeze(0));
   }
-  auto near = torch::stack(near_rows, 1);    // [Q, a, d], newest first
-  auto far = feature(states, n_, 0, n_far);  // [T, d]
-
+  Rows rows{.newest = near_rows.front(), .far = feature(states, n_, 0, n_far)};
+  near_rows.front() = torch::zeros({0, n_queries, d});
+  rows.older = torch::cat(near_rows);
   const auto time = torch::arange(first, last, torch::kLong), back = torch::arange(active, torch::kLong);
-  const auto positions = time.unsqueeze(1) - back.unsqueeze(0);  // [Q, a] of the near rows
-  const auto far_positions = torch::arange(n_far, torch::kLong);
-  // A row sees itself and what is older.
-  const auto sees_near =
-      (back.unsqueeze(0) >= back.unsqueeze(1)).unsqueeze(0).logical_and(positions.ge(0).unsqueeze(1));
-  const auto sees_far =
-      (far_positions.unsqueeze(0) <= (time - active).unsqueeze(1)).unsqueeze(1).expand({-1, active, -1});
-  // Rows of positions before 0 are no rows; they see themselves so that their softmax is a number.
-  const auto itself = torch::eye(active, torch::kBool).unsqueeze(0);
-  const auto mask = mask_of(torch::cat({sees_near.logical_or(itself), sees_far}, -1));
-  const auto far_mask = mask_of(far_positions.unsqueeze(0) <= far_positions.unsqueeze(1));
+  const Places places{.near = time.unsqueeze(0) - back.unsqueeze(1),
+                      .far = torch::arange(n_far, torch::kLong),
+                      .sees = {.far_of_first = first - active + 1, .near_of_first = first + 1}};
+  for (int64_t i = 0; i < options_.layers; ++i) advance(rows, i, places);
+  return output_.logits(rows.newest[0]);
+}
 
+// Where a row is computed no further, because nobody will see it, it stays as it is; with `single` all but the newest
+// stay features.
+void Spd::advance(Rows& rows, int64_t layer, const Places& at) const {
+  const std::string blk = "blk." + std::to_string(layer) + ".";
   const auto& p = parameters_;
-  for (int64_t i = 0; i < options_.layers; ++i) {
-    const std::string blk = "blk." + std::to_string(i) + ".";
-    const bool only_newest = options_.attention == Attention::kSingle || i + 1 == options_.layers;
-    const auto near_norm = rms_norm(near, p[blk + "attn_norm.weight"], shape_.epsilon);
-    const auto far_norm = rms_norm(far, p[blk + "attn_norm.weight"], shape_.epsilon);
-    const auto keys = [&](const torch::Tensor& rows, const torch::Tensor& at) {
-      return turn(heads(rows, p[blk + "attn_k.weight"], shape_.n_kv_heads), at, shape_);
-    };
-    const auto values = [&](const torch::Tensor& rows) {
-      return heads(rows, p[blk + "attn_v.weight"], shape_.n_kv_heads);
-    };
-    const auto queries = [&](const torch::Tensor& rows, const torch::Tensor& at) {
-      return turn(heads(rows, p[blk + "attn_q.weight"], shape_.n_heads), at, shape_);
-    };
-    const auto finish = [&](const torch::Tensor& rows, const torch::Tensor& attended) {
-      return add_feed_forward(rows + product(attended, p[blk + "attn_output.weight"]), p, blk, shape_);
-    };
-    const int64_t rows = only_newest ? 1 : active;
-    const auto near_k = keys(near_norm, positions), near_v = values(near_norm);
-    const auto far_k = keys(far_norm, far_positions), far_v = values(far_norm);
-    const auto q = queries(near_norm.narrow(1, 0, rows), positions.narrow(1, 0, rows));
-    const auto next = finish(near.narrow(1, 0, rows), attend(q, near_k, near_v, far_k, far_v, mask.narrow(1, 0, rows)));
-    if (options_.attention == Attention::kSingle) {  // the other rows stay what they are: features
-      near = torch::cat({next, near.narrow(1, 1, active - 1)}, 1);
-    } else {
-      near = next;
-      if (!only_newest && n_far > 0)
-        far = finish(far, attention(queries(far_norm, far_positions), far_k, far_v, far_mask));
-    }
+  const auto norm = [&](const torch::Tensor& x) { return rms_norm(x, p[blk + "attn_norm.weight"], shape_.epsilon); };
+  const auto keys = [&](const torch::Tensor& normed, const torch::Tensor& positions) {
+    return turn(heads(normed, p[blk + "attn_k.weight"], shape_.n_kv_heads), positions, shape_);
+  };
+  const auto values = [&](const torch::Tensor& normed) {
+    return heads(normed, p[blk + "attn_v.weight"], shape_.n_kv_heads);
+  };
+  const auto queries = [&](const torch::Tensor& normed, const torch::Tensor& positions) {
+    return turn(heads(normed, p[blk + "attn_q.weight"], shape_.n_heads), positions, shape_);
+  };
+  const auto finish = [&](const torch::Tensor& x, const torch::Tensor& attended) {
+    return add_feed_forward(x + product(attended, p[blk + "attn_output.weight"]), p, blk, shape_);
+  };
+  const auto newest = norm(rows.newest), older = norm(rows.older), far = norm(rows.far);
+  const auto newest_at = at.near.slice(0, 0, 1), older_at = at.near.slice(0, 1);
+  const auto near_k = torch::cat({keys(newest, newest_at), keys(older, older_at)});
+  const auto near_v = torch::cat({values(newest), values(older)});
+  const auto far_k = keys(far, at.far), far_v = values(far);
+  if (options_.attention == Attention::kSingle || layer + 1 == options_.layers) {
+    const auto q = queries(newest, newest_at);
+    rows.newest = finish(rows.newest, near_far_attention(q, near_k, near_v, far_k, far_v, at.sees));
+    return;
   }
-  return output_.logits(near.select(1, 0));
+  const auto q = queries(torch::cat({newest, older}), at.near);
+  const auto next =
+      finish(torch::cat({rows.newest, rows.older}), near_far_attention(q, near_k, near_v, far_k, far_v, at.sees))
+          .split_with_sizes({1, at.near.size(0) - 1});
+  rows.newest = next[0], rows.older = next[1];
+  if (rows.far.size(0) == 0) return;
+  const auto nothing = torch::zeros({0, rows.far.size(0), shape_.n_kv_heads, shape_.head_dim});
+  const auto attended =
+      near_far_attention(queries(far, at.far).unsqueeze(0), nothing, nothing, far_k, far_v, {.far_of_first = 1});
+  rows.far = finish(rows.far, attended[0]);
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "train/closeness.h"
+#include "train/near_far.h"
 #include "train/options.h"
 #include "train/output.h"
 #include "train/trainee.h"
@@ -43,10 +44,18 @@ class Spd : public Trainee {
   torch::Tensor feature(const States& states, int64_t depth, int64_t begin, int64_t end) const;
   torch::Tensor concatenated(const States& states, int64_t depth, int64_t begin, int64_t end) const;
   std::string fc_name(int64_t depth) const;
+  // The rows of all calls together: the newest of each [1, Q, d], the other near ones, newest first [a - 1, Q, d], and
+  // the far ones [T, d].
+  struct Rows {
+    torch::Tensor newest, older, far;
+  };
+  struct Places {
+    torch::Tensor near, far;  // positions, [a, Q] and [T]
+    NearFar sees;
+  };
+  void advance(Rows& rows, int64_t layer, const Places& at) const;  // through one layer
   int64_t newest_depth() const { return options_.output_timing ? 1 : 0; }
   int64_t most_active() const { return n_ - newest_depth(); }
-  torch::Tensor attend(const torch::Tensor& q, const torch::Tensor& near_k, const torch::Tensor& near_v,
-                       const torch::Tensor& far_k, const torch::Tensor& far_v, const torch::Tensor& mask) const;
 
   SpdOptions options_;
   int64_t n_;

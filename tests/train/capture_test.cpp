@@ -37,6 +37,22 @@ TEST(Capture, GivesTheStatesThatDecodingComputes) {
   EXPECT_EQ(again.states, captured.states);
 }
 
+TEST(Capture, ComputesACommonBeginningOnceWithoutATrace) {
+  const Opened& opened = six_layers();
+  Dice dice(3);
+  std::vector<Token> tokens;
+  for (int32_t i = 0; i < 100; ++i) tokens.push_back(dice.below(opened.model.hparams().n_vocab));
+  auto capture = Capture::create(opened.model, {.taps = {0, 4}, .max_tokens = 200});
+  for (const size_t differs_at : {0u, 10u, 90u, 40u, 99u}) {
+    Example example{.n_prompt = 1, .tokens = tokens};
+    example.tokens[differs_at] ^= 1;
+    auto fresh = Capture::create(opened.model, {.taps = {0, 4}, .max_tokens = 200});
+    EXPECT_EQ(capture->run(example).states, fresh->run(example).states) << differs_at;
+    example.tokens.resize(7);
+    EXPECT_EQ(capture->run(example).layer(4).size(), 7u * static_cast<size_t>(opened.model.hparams().d_model));
+  }
+}
+
 TEST(Capture, LeavesOutWhatIsTooLong) {
   const Opened& opened = six_layers();
   const Example example{.n_prompt = 1, .tokens = std::vector<Token>(50, 7)};
