@@ -58,7 +58,7 @@ Status run(const std::string& path, int32_t length, PEagleOptions options) {
                       {"layers", options.layers},
                       {"masks", masks(length, options.groups)}};
   Example example{.n_prompt = 8, .tokens = std::vector<Token>(static_cast<size_t>(length))};
-  PEagle head(h, target, std::move(options), choose_draft_vocabulary({example}, h.n_vocab, 4096), length);
+  PEagle head(h, target, std::move(options), choose_draft_vocabulary({example}, h.n_vocab, 4096));
   Captured captured{.example = &example, .layers = head.taps()};
   std::sort(captured.layers.begin(), captured.layers.end());
   captured.layers.erase(std::unique(captured.layers.begin(), captured.layers.end()), captured.layers.end());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <unordered_map>
 
@@ -46,8 +47,16 @@ struct FrugalAttention : torch::autograd::Function<FrugalAttention> {
   static constexpr int64_t kScores = 1 << 20;  // of a head at a time
   static int64_t chunk(int64_t rows) { return std::max<int64_t>(16, kScores / rows); }
 
+  // Of queries begin … end - 1; entry by entry, which compiled takes a seventh of the time of tensor operations.
   static torch::Tensor mask(const torch::Tensor& positions, const torch::Tensor& depths, int64_t begin, int64_t end) {
-    return mask_of(sees(positions.slice(0, begin, end), depths.slice(0, begin, end), positions, depths));
+    const int64_t n = positions.size(0);
+    auto mask = torch::empty({end - begin, n});
+    const int64_t *p = positions.data_ptr<int64_t>(), *d = depths.data_ptr<int64_t>();
+    float* to = mask.data_ptr<float>();
+    for (int64_t i = begin; i < end; ++i)
+      for (int64_t k = 0; k < n; ++k)
+        *to++ = sees({p[i], d[i]}, {p[k], d[k]}) ? 0.0f : -std::numeric_limits<float>::infinity();
+    return mask;
   }
 
   static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& q,

@@ -5,15 +5,8 @@
 
 namespace sluice {
 
-namespace {
-
-// Longer sequences would need a mask of more than 64 MB.
-constexpr int64_t kMostMaskRows = 8192;
-
-}  // namespace
-
 PEagle::PEagle(const HyperParameters& hparams, const TargetTensors& target, PEagleOptions options,
-               std::vector<Token> vocabulary, int32_t max_tokens)
+               std::vector<Token> vocabulary)
     : options_(std::move(options)),
       hparams_(hparams),
       shape_(layer_shape(hparams)),
@@ -53,7 +46,6 @@ PEagle::PEagle(const HyperParameters& hparams, const TargetTensors& target, PEag
     }
   }
   parameters_.add("blk.0.attn_norm_2.weight", parameters_["blk.0.attn_norm.weight"]);
-  if (int64_t{max_tokens} * options_.groups <= kMostMaskRows) amortised_.emplace(max_tokens, options_.groups);
 }
 
 std::vector<int32_t> PEagle::taps() const {
@@ -104,11 +96,9 @@ torch::Tensor PEagle::forward(const torch::Tensor& features, const std::vector<T
                                     p["mask_embedding"].unsqueeze(0).expand({n_masked, d})})
                             .index_select(0, back);
 
-  // The mask that was built once, or none at all where it would be too large.
-  const auto mask = amortised_ ? mask_of(amortised_->select(rows, rows)) : torch::Tensor();
   const auto depths = torch::tensor(all_depths, torch::kLong);
   const Attend attend = [&](const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v) {
-    return mask.defined() ? attention(q, k, v, mask) : frugal_attention(q, k, v, at, depths);
+    return frugal_attention(q, k, v, at, depths);
   };
   auto x = hidden;
   for (int64_t i = 0; i < options_.layers; ++i) {

@@ -1,8 +1,6 @@
 // P-EAGLE: EAGLE heads that draft K tokens in one pass.
 #pragma once
 
-#include <optional>
-
 #include "train/chain_evaluation.h"
 #include "train/closeness.h"
 #include "train/cod.h"
@@ -14,9 +12,8 @@ namespace sluice {
 
 class PEagle : public Trainee {
  public:
-  // `max_tokens`: of a sequence, for the mask that is built once.
   PEagle(const HyperParameters& hparams, const TargetTensors& target, PEagleOptions options,
-         std::vector<Token> vocabulary, int32_t max_tokens);
+         std::vector<Token> vocabulary);
 
   Parameters& parameters() override { return parameters_; }
   std::vector<int32_t> taps() const override;
@@ -40,7 +37,6 @@ class PEagle : public Trainee {
   torch::Tensor embedding_;  // [vocab, d], the target's; if it is not trained
   Parameters parameters_;
   Output output_;
-  std::optional<AmortisedMask> amortised_;
   ChainEvaluation chains_;
   Closeness closeness_;
 };

@@ -69,7 +69,7 @@ Result<TrainFigures> train_shallow(const ModelFile& model, const ShallowOptions&
 Result<TrainFigures> train_p_eagle(const ModelFile& model, const PEagleOptions& head, const TrainOptions& options,
                                    const TrainHooks& hooks) {
   return run(model, options, hooks, [&](const TargetTensors& target, std::vector<Token> vocabulary) {
-    return std::make_unique<PEagle>(model.hparams(), target, head, std::move(vocabulary), options.max_tokens);
+    return std::make_unique<PEagle>(model.hparams(), target, head, std::move(vocabulary));
   });
 }
 

@@ -163,7 +163,7 @@ TEST(HeadRuntime, PEagle) {
   const auto vocabulary = first_tokens(120);
   constexpr int32_t kDepth = 4;
   PEagleOptions options{.taps = {1, 3, 5}, .layers = 2, .groups = 4};
-  PEagle eagle(target.model.hparams(), tensors_of(target), options, vocabulary, 64);
+  PEagle eagle(target.model.hparams(), tensors_of(target), options, vocabulary);
   const HeadFile head = written(eagle, target, "p-eagle");
   States states(target);
   for (const Guess& guess : run(target, head, "p-eagle", kDepth)) {
