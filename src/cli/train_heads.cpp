@@ -57,9 +57,9 @@ void add_train_options(CLI::App& command, HeadOptions& options) {
   command.add_option("--held-out", train.held_out, "Held-out conversations of an evaluation")
       ->capture_default_str()
       ->check(whole_number(0));
-  command.add_option("--type", train.type, "Of the exported matrices")
+  command.add_option("--type", train.type, "Of the exported matrices; q5_0 is a third of f16, q4_0 a little less")
       ->capture_default_str()
-      ->check(one_of({"f16", "q8_0"}));
+      ->check(one_of({"f16", "q8_0", "q5_0", "q4_0"}));
   command.add_option("--dtype", train.dtype, "Of the products while training; bf16 pays where the processor has it")
       ->capture_default_str()
       ->check(one_of({"f32", "bf16"}));

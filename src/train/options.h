@@ -69,7 +69,7 @@ struct TrainOptions {
   uint64_t seed = 0;
   int32_t threads = 0;
   bool overlap = true;       // capture the next example while training on this one
-  std::string type = "f16";  // of the exported matrices: f16 or q8_0
+  std::string type = "f16";  // of the exported matrices: f16, q8_0, q5_0 or q4_0
 };
 
 }  // namespace sluice

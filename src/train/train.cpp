@@ -22,7 +22,14 @@ std::vector<Token> draft_vocabulary(const ModelFile& model, const Corpus& corpus
   return choose_draft_vocabulary(corpus.train, n_vocab, options.draft_vocab);
 }
 
-ggml_type type_of(const TrainOptions& options) { return options.type == "q8_0" ? GGML_TYPE_Q8_0 : GGML_TYPE_F16; }
+ggml_type type_of(const TrainOptions& options) {
+  const std::pair<const char*, ggml_type> types[] = {
+      {"f16", GGML_TYPE_F16}, {"q8_0", GGML_TYPE_Q8_0}, {"q5_0", GGML_TYPE_Q5_0}, {"q4_0", GGML_TYPE_Q4_0}};
+  for (const auto& [name, type] : types)
+    if (options.type == name) return type;
+  SLUICE_CHECK(false, "a type that the command line lets through");
+  return GGML_TYPE_COUNT;
+}
 
 // Makes the head from the target's tensors and a draft vocabulary, trains it and exports it.
 template <typename Make>

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
 
 #include "train/gguf_writer.h"
 #include "train/heads.h"
@@ -59,9 +61,7 @@ class TrainedHead : public testing::Test {
       const auto at = checkpoint->tensors.find(tensor.name);
       ASSERT_NE(at, checkpoint->tensors.end()) << tensor.name;
       const auto& [shape, values] = at->second;
-      const ggml_type type = shape.size() == 1        ? GGML_TYPE_F32
-                             : options.type == "q8_0" ? GGML_TYPE_Q8_0
-                                                      : GGML_TYPE_F16;
+      const ggml_type type = shape.size() == 1 ? GGML_TYPE_F32 : kTypes.at(options.type);
       ASSERT_EQ(tensor.type, type) << tensor.name;
       ASSERT_EQ(tensor.ne[0] * tensor.ne[1], static_cast<int64_t>(values.size())) << tensor.name;
       std::vector<std::byte> bytes(tensor.row_bytes * static_cast<size_t>(tensor.ne[1]));
@@ -84,6 +84,8 @@ class TrainedHead : public testing::Test {
     EXPECT_EQ(static_cast<bool>(weights.token_embedding), kind != HeadKind::kExit);
   }
 
+  static inline const std::map<std::string, ggml_type> kTypes = {
+      {"f16", GGML_TYPE_F16}, {"q8_0", GGML_TYPE_Q8_0}, {"q5_0", GGML_TYPE_Q5_0}, {"q4_0", GGML_TYPE_Q4_0}};
   const ModelFile& model_ = six_layers().model;
   TrainHooks hooks_{.interrupted = [] { return false; }, .progress = [](double, const std::string&) {}};
 };
@@ -107,6 +109,29 @@ TEST_F(TrainedHead, OfEveryKindOpens) {
     ASSERT_TRUE(train_shallow(model_, {.draft = true, .layers = {0, 5}}, draft, hooks_));
     expect_opens(draft, HeadKind::kDraft);
     EXPECT_TRUE(ModelFile::open_draft(draft.out + "/head.gguf", model_));
+  }
+}
+
+TEST_F(TrainedHead, SmallTypesStayCloseToWhatWasTrained) {
+  // The largest step of a block of 32: its largest value over half of the levels.
+  for (const auto& [type, levels] : {std::pair{"q5_0", 16.0}, std::pair{"q4_0", 8.0}}) {
+    const auto spd = options("spd-small", type);
+    ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = "last"}, spd, hooks_));
+    expect_opens(spd, HeadKind::kSpd);
+    const auto trained = *read_gguf(spd.out + "/checkpoint.gguf"), exported = *read_gguf(spd.out + "/head.gguf");
+    for (const auto& [name, tensor] : exported.tensors) {
+      const auto& values = trained.tensors.at(name).values;
+      ASSERT_EQ(tensor.values.size(), values.size()) << name;
+      double largest = 0;
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (i % 32 == 0) {
+          largest = 0;
+          for (size_t j = i; j < std::min(i + 32, values.size()); ++j)
+            largest = std::max(largest, std::abs(double{values[j]}));
+        }
+        ASSERT_NEAR(tensor.values[i], values[i], 1.01 * largest / levels) << name << ' ' << i << ' ' << type;
+      }
+    }
   }
 }
 
