@@ -36,6 +36,30 @@ Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, 
   return answer;
 }
 
+Result<std::vector<Answer>> answer_together(const Session& session, Engine& engine, std::vector<RequestSpec> specs) {
+  std::vector<Answer> answers;
+  for (RequestSpec& spec : specs) {
+    SLUICE_TRY(const RequestId request, engine.submit(std::move(spec)));
+    answers.push_back({.request = request});
+  }
+  while (engine.busy()) {
+    SLUICE_TRY_STATUS(engine.step());
+    if (!interrupted()) continue;
+    for (Answer& answer : answers) {
+      answer.interrupted = true;
+      engine.cancel(answer.request);
+    }
+  }
+  for (Answer& answer : answers) {
+    TextStream stream(session.tokenizer());
+    const Request& request = engine.request(answer.request);
+    for (const Token token : std::span(request.tokens).subspan(request.n_prompt()))
+      if (!session.tokenizer().ends_generation(token)) answer.text += stream.push(token);
+    answer.text += stream.finish();
+  }
+  return answers;
+}
+
 namespace {
 
 std::string source_name(const Engine& engine, const Answer& answer) {

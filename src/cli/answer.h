@@ -23,6 +23,9 @@ struct Answer {
 Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, bool try_methods,
                       const std::function<bool(const std::string&)>& emit);
 
+// Answers several prompts at the same time, without streaming.
+Result<std::vector<Answer>> answer_together(const Session& session, Engine& engine, std::vector<RequestSpec> specs);
+
 // The JSON object of `sluice run --json`.
 nlohmann::json to_json(const Session& session, const Engine& engine, const CommonOptions& options,
                        const Answer& answer);

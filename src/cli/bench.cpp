@@ -2,6 +2,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 
@@ -27,14 +28,20 @@ class Bench {
  public:
   Bench(const BenchOptions& options, const Session& session, std::vector<BenchPrompt> prompts, BenchResults results)
       : options_(options), session_(session), prompts_(std::move(prompts)), results_(std::move(results)) {
-    for (const BenchPrompt& prompt : prompts_)  // the methods take turns, so that a drifting machine hits them alike
-      for (const float temp : options_.temps)
-        for (const auto& method : options_.methods) grid_.push_back({&prompt, method, temp});
+    for (size_t begin = 0; begin < prompts_.size();) {
+      const size_t end = end_of_group(begin);
+      for (const float temp : options_.temps)  // the methods take turns, so that a drifting machine hits them alike
+        for (const auto& method : options_.methods) {
+          Group& group = groups_.emplace_back();
+          for (size_t i = begin; i < end; ++i) group.push_back({&prompts_[i], method, temp});
+        }
+      begin = end;
+    }
   }
 
   // Whether the context has room for the prompts and what was done before was done with them, before hours are spent.
   Status check_prompts() const {
-    for (const Point& point : grid_) {
+    for (const Point& point : points()) {
       const BenchPrompt& prompt = *point.prompt;
       const auto tokens = session_.encode({{"user", prompt.turns.front()}});
       if (!tokens) return tl::unexpected<Error>(in(prompt, tokens.error()));
@@ -67,6 +74,21 @@ class Bench {
     std::string method;
     float temp;
   };
+  using Group = std::vector<Point>;  // of one task, method and temperature, at the same time
+
+  size_t end_of_group(size_t begin) const {
+    size_t end = begin;
+    while (end < prompts_.size() && end < begin + static_cast<size_t>(options_.concurrency) &&
+           prompts_[end].task == prompts_[begin].task)
+      ++end;
+    return end;
+  }
+
+  std::vector<Point> points() const {
+    std::vector<Point> points;
+    for (const Group& group : groups_) points.insert(points.end(), group.begin(), group.end());
+    return points;
+  }
 
   static std::string name(const BenchPrompt& prompt) { return prompt.task + " " + prompt.id; }
   // The error of a prompt, with its name.
@@ -87,34 +109,36 @@ class Bench {
 
   BenchReport report() const {
     BenchReport report(session_.cuts().size());
-    for (const Point& point : grid_)
+    for (const Point& point : points())
       if (const auto* done = find_done(point)) report.add(*done, options_.turns);
     return report;
   }
 
   Status run_all() {
+    const size_t n = points().size();
     size_t done = report().conversations();
-    const auto share = [&] { return static_cast<double>(done) / static_cast<double>(grid_.size()); };
+    const auto share = [&] { return static_cast<double>(done) / static_cast<double>(n); };
     ProgressBar bar("bench", share());
-    for (const Point& point : grid_) {
-      if (find_done(point) != nullptr) continue;
-      const Status status = run_one(point);
+    for (const Group& group : groups_) {
+      const auto n_done = std::count_if(group.begin(), group.end(), [&](const Point& p) { return find_done(p); });
+      if (static_cast<size_t>(n_done) == group.size()) continue;  // what is half done is done again, as together
+      const Status status = run_group(group);
       if (!status || interrupted()) bar.finish();
-      if (!status) return tl::unexpected<Error>(in(*point.prompt, status.error()));
+      if (!status) return status;
       if (interrupted())
-        return interrupted_error(fmt::format("{} of {} conversations were done{}", done, grid_.size(),
+        return interrupted_error(fmt::format("{} of {} conversations were done{}", done, n,
                                              options_.out.empty() ? "" : "; the same command goes on from there"));
-      ++done;
-      bar.show(share(), name(*point.prompt) + " " + point.method);
+      done += group.size() - static_cast<size_t>(n_done);
+      bar.show(share(), name(*group.back().prompt) + " " + group.back().method);
     }
     bar.finish();
     return {};
   }
 
-  Status run_one(const Point& point) {
-    SLUICE_TRY(auto turns, converse(point));
+  Status run_group(const Group& group) {
+    SLUICE_TRY(auto conversations, converse(group));
     if (interrupted()) return {};  // part of a conversation can't be compared
-    results_.put({key(point), std::move(turns)});
+    for (size_t i = 0; i < group.size(); ++i) results_.put({key(group[i]), std::move(conversations[i])});
     SLUICE_TRY_STATUS(keep_memo());
     return options_.out.empty() ? Status() : write(report(), /*last=*/false);
   }
@@ -128,30 +152,42 @@ class Bench {
     return session_.save_memo();
   }
 
-  // All turns of one prompt, or those before an interrupt.
-  Result<std::vector<json>> converse(const Point& point) const {
-    SLUICE_TRY(const auto engine, session_.make_engine());
-    std::vector<ChatMessage> messages;
-    std::optional<RequestId> previous;
-    std::vector<json> turns;
-    for (size_t turn = 0; turn < turns_of(*point.prompt) && !interrupted(); ++turn) {
-      messages.push_back({"user", point.prompt->turns[turn]});
-      SLUICE_TRY(auto tokens, session_.encode(messages));
-      RequestSpec spec = session_.spec(std::move(tokens));
-      spec.method = point.method;
-      spec.sampling.temperature = point.temp;
-      spec.continues = previous;
-      SLUICE_TRY(const Answer done,
-                 answer(session_, *engine, std::move(spec), false, [](const std::string&) { return true; }));
-      json run = to_json(session_, *engine, options_, done);
-      run["id"] = point.prompt->id;
-      run["task"] = point.prompt->task;
-      run["temp"] = point.temp;
-      run["turn"] = turn;
-      run["prompt"] = engine->request(done.request).spec.prompt;
-      turns.push_back(std::move(run));
-      messages.push_back({"assistant", done.text});
-      previous = done.request;
+  // All turns of each prompt, or those before an interrupt.
+  Result<std::vector<std::vector<json>>> converse(const Group& group) const {
+    SLUICE_TRY(const auto engine, session_.make_engine(static_cast<int32_t>(group.size())));
+    std::vector<std::vector<ChatMessage>> messages(group.size());
+    std::vector<std::optional<RequestId>> previous(group.size());
+    std::vector<std::vector<json>> turns(group.size());
+    for (size_t turn = 0; !interrupted(); ++turn) {
+      std::vector<size_t> speaking;
+      for (size_t i = 0; i < group.size(); ++i)
+        if (turn < turns_of(*group[i].prompt)) speaking.push_back(i);
+      if (speaking.empty()) break;
+      std::vector<RequestSpec> specs;
+      for (const size_t i : speaking) {
+        messages[i].push_back({"user", group[i].prompt->turns[turn]});
+        auto tokens = session_.encode(messages[i]);
+        if (!tokens) return tl::unexpected<Error>(in(*group[i].prompt, tokens.error()));
+        RequestSpec& spec = specs.emplace_back(session_.spec(std::move(*tokens)));
+        spec.method = group[i].method;
+        spec.sampling.temperature = group[i].temp;
+        spec.continues = previous[i];
+      }
+      const auto answers = answer_together(session_, *engine, std::move(specs));
+      if (!answers) return tl::unexpected<Error>(in(*group[speaking.front()].prompt, answers.error()));
+      for (size_t k = 0; k < speaking.size(); ++k) {
+        const Point& point = group[speaking[k]];
+        const Answer& done = (*answers)[k];
+        json run = to_json(session_, *engine, options_, done);
+        run["id"] = point.prompt->id;
+        run["task"] = point.prompt->task;
+        run["temp"] = point.temp;
+        run["turn"] = turn;
+        run["prompt"] = engine->request(done.request).spec.prompt;
+        turns[speaking[k]].push_back(std::move(run));
+        messages[speaking[k]].push_back({"assistant", done.text});
+        previous[speaking[k]] = done.request;
+      }
     }
     return turns;
   }
@@ -165,8 +201,11 @@ class Bench {
             ? ""
             : (options_.simulated() ? " (simulated time), profile " : " (paced), profile ") + session_.profile_name(),
         options_.compute, options_.width, options_.limit, options_.max_tokens);
-    if (report.conversations() < grid_.size())
-      out += fmt::format("incomplete: {} of {} conversations were done\n", report.conversations(), grid_.size());
+    if (options_.concurrency > 1)
+      out += fmt::format("{} conversations of a task at a time; tok/s is one's\n", options_.concurrency);
+    const size_t n = points().size();
+    if (report.conversations() < n)
+      out += fmt::format("incomplete: {} of {} conversations were done\n", report.conversations(), n);
     return out;
   }
 
@@ -178,7 +217,7 @@ class Bench {
                            {"limit", options_.limit},
                            {"turns", options_.turns}},
                           {{"summary", report.summary()},
-                           {"complete", report.conversations() == grid_.size()},
+                           {"complete", report.conversations() == points().size()},
                            {"identical", options_.verify == "match" ? json(report.difference().empty()) : json()}},
                           last);
   }
@@ -187,7 +226,7 @@ class Bench {
   const Session& session_;
   std::vector<BenchPrompt> prompts_;
   BenchResults results_;
-  std::vector<Point> grid_;  // what is asked for; points into prompts_
+  std::vector<Group> groups_;  // what is asked for; points into prompts_
   std::chrono::steady_clock::time_point memo_kept_ = std::chrono::steady_clock::now();
 };
 
@@ -238,6 +277,9 @@ void add_bench(CLI::App& app, Action& action) {
   add_list_option(command, "--temps", options->temps, "Temperatures").capture_default_str()->check(temperature());
   command.add_option("--limit", options->limit, "Prompts a task")->capture_default_str()->check(whole_number(1));
   command.add_option("--turns", options->turns, "Turns of a conversation (default: all)")->check(whole_number(1));
+  command.add_option("--concurrency", options->concurrency, "Conversations of a task at a time")
+      ->capture_default_str()
+      ->check(whole_number(1, 256));
   command.add_option("--json", options->out, "Write every run to this file, and go on from what it holds");
   command.add_flag("--overwrite", options->overwrite, "Begin the file of --json anew");
   add_model_option(command, *options);

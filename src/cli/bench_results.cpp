@@ -107,6 +107,7 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
       {"seed", sampling.seed},
       {"raw", options.raw},
       {"ignore_eos", options.ignore_eos}};
+  if (options.concurrency > 1) settings.emplace_back("concurrency", options.concurrency);
   if (session.head()) settings.emplace_back("head_file", file_of(*session.head()));  // older files have no such key
   return settings;
 }

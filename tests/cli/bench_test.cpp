@@ -183,6 +183,29 @@ TEST_F(Bench, ShowsItsTableEvenIfTheFileCannotBeWritten) {
   EXPECT_NE(ran.err.find("sluice: --json /dev/full"), std::string::npos) << ran.err;
 }
 
+TEST_F(Bench, SeveralConversationsAtATimeGiveTheSameAnswers) {
+  write_task("talks",
+             "{\"turns\": [\"one\", \"two\"]}\n{\"turns\": [\"three\"]}\n{\"turns\": [\"four\", \"five\", \"six\"]}\n");
+  const auto tokens = [&](const std::string& concurrency) {
+    const std::string out = temp_path("together-" + concurrency + ".json");
+    EXPECT_EQ(run_program(with({"--tasks", "talks", "--methods", "ar,sd,specpipe", "--concurrency", concurrency,
+                                "--executor", "virtual", "--json", out}))
+                  .status,
+              0);
+    const json j = read(out);
+    EXPECT_EQ(j["complete"], true);
+    EXPECT_EQ(j["identical"], true);
+    std::map<std::string, json> answers;
+    for (const json& run : j["runs"])
+      answers[run["id"].get<std::string>() + run["method"].get<std::string>() + run["turn"].dump()] = run["tokens"];
+    return answers;
+  };
+  const auto alone = tokens("1");
+  EXPECT_EQ(alone.size(), 18u);
+  EXPECT_EQ(tokens("2"), alone);
+  EXPECT_EQ(tokens("3"), alone);
+}
+
 TEST_F(Bench, AnInterruptLeavesWhatWasDone) {
   std::string many;
   for (int i = 0; i < 1000; ++i) many += "{\"turns\": [\"hello\"]}\n";
