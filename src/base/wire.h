@@ -21,7 +21,11 @@ namespace sluice {
 enum class Rule : uint8_t {
   kMatch,   // the target draws its own token and the tree holds it or not: one seed, one text, whatever the method
   kReject,  // speculative sampling: guesses drawn from q are accepted with p / q; keeps the distribution, not the bits
+  // Lossy (SpecPipe section 3.4): another text than the target's own.
+  kRelaxed,  // of the children that have entered, the one that the target holds likeliest
+  kTopP,     // of those among the target's likeliest tokens that add up to `accept_p`, the one likeliest by its source
 };
+inline bool is_lossy(Rule rule) { return rule == Rule::kRelaxed || rule == Rule::kTopP; }
 
 // How the next token is drawn from the logits. The order is: repetition penalty, logit bias, temperature, top-k, top-p,
 // min-p.
@@ -35,6 +39,7 @@ struct SamplingParams {
   uint32_t choice = 0;                              // which of n answers to the same prompt
   std::vector<std::pair<Token, float>> logit_bias;  // added to the logit
   Rule rule = Rule::kMatch;
+  float accept_p = 0.9f;  // rule kTopP
   bool operator==(const SamplingParams&) const = default;
 };
 
@@ -82,7 +87,8 @@ struct Close {
 };
 using PathUpdate = std::variant<Open, Commit, Truncate, Close>;
 
-// Under rule `reject`: the children of a row as they were drawn.
+// Under rule `reject`: the children of a row as they were drawn. Under a lossy rule: those that have entered, with what
+// their source says of them in q.
 struct Draws {
   uint16_t row = 0;           // Row::index of the parent
   std::vector<Candidate> q;   // what they were drawn from

@@ -99,6 +99,7 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Commo
       {"compute", options.compute},
       {"exactness", kCpuExactness},
       {"verify", options.verify},
+      {"lossy", options.lossy},
       {"simulated_time", options.simulated()},
       {"paced", !options.simulated() && !session.profile_name().empty()},
       {"profile", session.profile_name().empty() ? nlohmann::json() : nlohmann::json(session.profile_name())},
@@ -130,9 +131,10 @@ std::string summary(const Session& session, const Engine& engine, const CommonOp
   const Request& request = engine.request(answer.request);
   const RequestFigures figures = engine.figures(answer.request);
   std::string text = fmt::format(
-      "{}, {:.1f} tokens/s{} · method {} ({}), {}, executor {}{} · {} of {} accepted, {}",
+      "{}, {:.1f} tokens/s{} · method {} ({}{}), {}, executor {}{} · {} of {} accepted, {}",
       count(request.n_answer(), "token"), figures.tokens_per_second, options.simulated() ? " (simulated time)" : "",
-      method_name(engine, answer), source_name(engine, answer), count(session.cuts().size(), "stage"), options.executor,
+      method_name(engine, answer), source_name(engine, answer), options.lossy == "none" ? "" : ", lossy",
+      count(session.cuts().size(), "stage"), options.executor,
       session.profile_name().empty() ? "" : ", profile " + session.profile_name(), request.stats.accepted,
       count(static_cast<size_t>(request.stats.drafted), "drafted token"),
       request.stats.flushes == 1 ? "1 flush" : fmt::format("{} flushes", request.stats.flushes));

@@ -201,6 +201,9 @@ class Bench {
             ? ""
             : (options_.simulated() ? " (simulated time), profile " : " (paced), profile ") + session_.profile_name(),
         options_.compute, options_.width, options_.limit, options_.max_tokens);
+    if (options_.lossy != "none")
+      out += "LOSSY verification (" + options_.lossy +
+             "): the text is not the target's own; figures of lossless methods are not comparable\n";
     if (options_.concurrency > 1)
       out += fmt::format("{} conversations of a task at a time; tok/s is one's\n", options_.concurrency);
     const size_t n = points().size();
@@ -218,7 +221,7 @@ class Bench {
                            {"turns", options_.turns}},
                           {{"summary", report.summary()},
                            {"complete", report.conversations() == points().size()},
-                           {"identical", options_.verify == "match" ? json(report.difference().empty()) : json()}},
+                           {"identical", options_.same_tokens() ? json(report.difference().empty()) : json()}},
                           last);
   }
 

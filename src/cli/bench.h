@@ -14,7 +14,7 @@ struct BenchOptions : CommonOptions {
   std::vector<std::string> tasks = {"mt_bench", "gsm8k", "humaneval"}, methods = {"ar", "specpipe"};
   std::vector<float> temps = {0.0f};
   int32_t limit = 20;
-  int32_t turns = 0;  // at most so many of a conversation; 0: all
+  int32_t turns = 0;        // at most so many of a conversation; 0: all
   int32_t concurrency = 1;  // conversations at a time
   bool overwrite = false;
 };

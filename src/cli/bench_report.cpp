@@ -62,7 +62,7 @@ std::string BenchReport::table(const BenchOptions& options) const {
       out += '\n';
     }
   // Other rules give other tokens, method by method.
-  if (options.methods.size() > 1 && options.verify == "match")
+  if (options.methods.size() > 1 && options.same_tokens())
     out += "identical: " + (difference_.empty() ? "yes" : difference_) + "\n";
   return out;
 }

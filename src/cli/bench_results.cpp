@@ -107,6 +107,11 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
       {"seed", sampling.seed},
       {"raw", options.raw},
       {"ignore_eos", options.ignore_eos}};
+  if (options.lossy != "none") {
+    settings.emplace_back("lossy", options.lossy);
+    settings.emplace_back("lossy_p", sampling.accept_p);
+  }
+  if (options.group > 1) settings.emplace_back("group", options.group);
   if (options.concurrency > 1) settings.emplace_back("concurrency", options.concurrency);
   if (session.head()) settings.emplace_back("head_file", file_of(*session.head()));  // older files have no such key
   return settings;

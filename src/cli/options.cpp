@@ -49,6 +49,11 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
   command.add_option("--levels", options.levels, "Levels of the tree that enter in a step, for specpipe")
       ->capture_default_str()
       ->check(whole_number(1, 16));
+  command
+      .add_option("--group", options.group,
+                  "Stages that share a level, which enters in so many parts, for specpipe in long pipelines")
+      ->capture_default_str()
+      ->check(whole_number(1, 256));
   command.add_option("--children", options.children, "Candidates a node of the tree")
       ->capture_default_str()
       ->check(whole_number(1, 64));
@@ -103,6 +108,17 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
           "sampling (sd, specinfer, ssd)")
       ->capture_default_str()
       ->check(one_of({"match", "reject"}));
+  command
+      .add_option(
+          "--lossy", options.lossy,
+          "Another text, for fewer flushes: relaxed takes whichever guess the target holds likeliest, top-p the "
+          "best guess among the target's likeliest tokens that add up to --lossy-p")
+      ->capture_default_str()
+      ->check(one_of({"none", "relaxed", "top-p"}))
+      ->excludes(command.get_option("--verify"));
+  command.add_option("--lossy-p", options.sampling.accept_p, "P of --lossy top-p")
+      ->capture_default_str()
+      ->check(number(0, 1, /*above=*/true));
   command.add_flag("--replacement", options.replacement, "Rule reject: draw the children of a node with replacement");
   command.add_option("--saguaro", options.saguaro, "C of SAGUARO sampling for ssd under rule reject; 1 is off")
       ->capture_default_str()

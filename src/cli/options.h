@@ -21,7 +21,8 @@ struct CommonOptions {
   std::string ngram_corpus;  // a text that n-grams know; empty: none
   int32_t stages = 1;
   std::vector<int32_t> cuts;
-  int32_t width = 16, levels = 1, depth = 6, children = 16, draft_rows = 0, tree_nodes = 0, budget = 24, lookahead = 0;
+  int32_t width = 16, levels = 1, group = 1, depth = 6, children = 16, draft_rows = 0, tree_nodes = 0, budget = 24,
+          lookahead = 0;
   std::string fallback = "auto";
   std::vector<int32_t> branching = {1, 1, 3, 1, 1, 1, 1, 1};
   std::string executor = "threads";
@@ -33,6 +34,7 @@ struct CommonOptions {
   int32_t max_tokens = 256;
   SamplingParams sampling;
   std::string verify = "match";
+  std::string lossy = "none";
   bool replacement = false;
   double saguaro = 1.0;
   int32_t saguaro_tokens = 3;
@@ -43,6 +45,7 @@ struct CommonOptions {
   std::string trace;
 
   bool simulated() const { return executor == "virtual"; }
+  bool same_tokens() const { return verify == "match" && lossy == "none"; }  // whatever the method
   KvType kv_type() const { return kv == "f32" ? KvType::kF32 : KvType::kF16; }
 };
 

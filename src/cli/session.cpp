@@ -222,7 +222,10 @@ Result<std::vector<Token>> Session::encode(const std::vector<ChatMessage>& messa
 
 RequestSpec Session::spec(std::vector<Token> prompt) const {
   SamplingParams sampling = options_.sampling;
-  sampling.rule = options_.verify == "reject" ? Rule::kReject : Rule::kMatch;
+  sampling.rule = options_.lossy == "relaxed"   ? Rule::kRelaxed
+                  : options_.lossy == "top-p"   ? Rule::kTopP
+                  : options_.verify == "reject" ? Rule::kReject
+                                                : Rule::kMatch;
   return {.prompt = std::move(prompt),
           .sampling = std::move(sampling),
           .max_tokens = options_.max_tokens,
@@ -230,6 +233,7 @@ RequestSpec Session::spec(std::vector<Token> prompt) const {
           .sources = options_.sources,
           .method_options = {.width = options_.width,
                              .levels = options_.levels,
+                             .group = options_.group,
                              .children = options_.children,
                              .depth = options_.depth,
                              .draft_rows = options_.draft_rows,

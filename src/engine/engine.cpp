@@ -29,7 +29,7 @@ class CpuTimer {
 
 // Whether the rule is defined for the method's trees.
 Status check_rule(const SamplingParams& sampling, const Method& method) {
-  if (sampling.rule == Rule::kMatch || !method.speculates() || method.draws() > 0) return {};
+  if (sampling.rule != Rule::kReject || !method.speculates() || method.draws() > 0) return {};
   return input_error(
       "--verify reject is defined for ar, sd, specinfer and eagle3 without --tree-nodes, p-eagle, ssd, and spd and "
       "ppsd with --width 1, whose guesses can be drawn from the source's distribution and enter together; " +

@@ -96,6 +96,7 @@ class Engine {
   bool feed_idle();
   void send(Lane& lane, const std::vector<Planned>& plan);
   std::optional<double> news_due() const;
+  void tell_children(const std::vector<Planned>& plan, Batch& batch);
   void send_late_draws(const Request& request, NodeId parent, const Resident& resident);
   void add_row(Lane& lane, const Planned& planned, Batch& batch);
   bool is_quiet(const Lane& lane) const;

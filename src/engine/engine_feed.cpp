@@ -1,5 +1,6 @@
 // What goes out: the next batch of every model that is free.
 #include <algorithm>
+#include <set>
 
 #include "engine/engine.h"
 
@@ -96,9 +97,33 @@ void Engine::send(Lane& lane, const std::vector<Planned>& plan) {
     add_row(lane, planned, batch);
     if (lane.model != kTarget) flight.rows.push_back({planned.request->id, planned.node});
   }
+  if (lane.model == kTarget) tell_children(plan, batch);
   n_batches_ += lane.model == kTarget;
   ++lane.first_stage_load;
   executor_->submit(lane.model, std::move(batch));
+}
+
+// Under a lossy rule the last worker chooses among the children that have entered: it learns of those of this batch.
+void Engine::tell_children(const std::vector<Planned>& plan, Batch& batch) {
+  std::set<std::pair<Request*, NodeId>> parents;
+  for (const Planned& planned : plan) {
+    if (!planned.node.valid() || !is_lossy(planned.request->spec.sampling.rule)) continue;
+    if (const NodeId parent = planned.request->speculation.tree.node(planned.node).parent; parent.valid())
+      parents.emplace(planned.request, parent);
+  }
+  Cancel late;
+  for (const auto& [request, parent] : parents) {
+    const Residency& there = request->residency(kTarget);
+    const Resident& resident = *there.find(parent);
+    Draws children{.row = resident.row};
+    for (const auto& node : request->speculation.tree.nodes())
+      if (node.parent == parent && there.entered(node.id)) children.q.push_back({node.token, node.probability});
+    if (resident.batch == batch.id)
+      batch.draws.push_back(std::move(children));
+    else if (target().in_flight.contains(resident.batch))
+      late.draws.push_back({resident.batch, std::move(children)});
+  }
+  if (!late.draws.empty()) executor_->cancel(kTarget, std::move(late));
 }
 
 // Nothing is under way, and no state that a head waits for.

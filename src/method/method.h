@@ -58,6 +58,7 @@ enum class Fallback : uint8_t { kDraft, kNgram, kAuto };
 struct MethodOptions {
   int32_t width = 16;      // w: nodes a level, or rows a step
   int32_t levels = 1;      // of the tree that enter in a step
+  int32_t group = 1;       // stages that share a level, which enters in so many parts
   int32_t children = 16;   // c: candidates a node
   int32_t depth = 6;       // K: tokens of a chain, levels of a tree
   int32_t draft_rows = 0;  // nodes that a source guesses for at a time; 0: as many as pay

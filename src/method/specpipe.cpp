@@ -1,5 +1,7 @@
 #include "method/specpipe.h"
 
+#include <algorithm>
+
 #include "method/level.h"
 
 namespace sluice {
@@ -23,6 +25,7 @@ Proposal SpecPipe::propose(Speculation& speculation, const Idle& idle) {
     // The last level is chosen as late as can be, when the newest verdict is known.
     grow(speculation, levels_);
     proposal.enter = first_waiting_levels(speculation, levels_);
+    cut_to_part(proposal.enter);
     if (!proposal.enter.empty() && idle.answers_at_once()) return proposal;
   } else {
     grow(speculation, levels_ - 1);
@@ -40,6 +43,13 @@ int32_t SpecPipe::waiting_levels(const Speculation& speculation) const {
   for (const auto& node : speculation.tree.nodes())
     if (node.position < first && !speculation.target.entered(node.id)) first = node.position;
   return deepest + 1 - first;
+}
+
+// With stages in groups, as many mini-batches as a group has stages hold a level together: the likeliest nodes go
+// first, and the next level begins when the last have entered.
+void SpecPipe::cut_to_part(std::vector<NodeId>& level) const {
+  const int32_t part = (width_ * levels_ + group_ - 1) / group_;
+  level.resize(std::min(level.size(), static_cast<size_t>(part)));
 }
 
 // Until so many levels wait, or the source has not yet spoken of all nodes of the deepest.

@@ -11,17 +11,20 @@ namespace sluice {
 // pipeline, and the tree grows anew from it.
 class SpecPipe final : public Method {
  public:
-  explicit SpecPipe(const MethodOptions& options) : width_(options.width), levels_(options.levels) {}
+  explicit SpecPipe(const MethodOptions& options)
+      : width_(options.width), levels_(options.levels), group_(options.group) {}
   std::string_view name() const override { return "specpipe"; }
   bool speculates() const override { return true; }
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
  private:
   int32_t waiting_levels(const Speculation& speculation) const;
+  void cut_to_part(std::vector<NodeId>& level) const;
   void grow(Speculation& speculation, int32_t levels);
 
   int32_t width_;   // w
   int32_t levels_;  // that enter in a step: 1, or more as section 3.4 tried
+  int32_t group_;   // a level enters in so many parts, a step each: section 3.4's groups of stages in long pipelines
 };
 
 }  // namespace sluice

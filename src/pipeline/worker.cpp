@@ -141,8 +141,9 @@ void Worker::verify(const Batch& batch, Done& done) {
 void Worker::draw(std::span<const Row> rows, std::span<const float> hidden, std::span<const Draws> draws,
                   Outcome& outcome) {
   const auto children = [&](const Row& row) -> const Draws* {
-    const auto at = std::find_if(draws.begin(), draws.end(), [&](const Draws& d) { return d.row == row.index; });
-    return at == draws.end() ? nullptr : &*at;
+    // The last that was said of a row says all.
+    const auto at = std::find_if(draws.rbegin(), draws.rend(), [&](const Draws& d) { return d.row == row.index; });
+    return at == draws.rend() ? nullptr : &*at;
   };
   const size_t v = static_cast<size_t>(options_.n_vocab);
   if (!lazy()) {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "verify/lossy.h"
 #include "verify/reject.h"
 
 namespace sluice {
@@ -63,6 +64,12 @@ std::vector<size_t> Verifier::alive(std::span<const Row> rows) const {
   return indices;
 }
 
+std::optional<Token> Verifier::lossy_choice(const Path& path, std::span<const float> logits, const Draws* children) {
+  if (!is_lossy(path.sampling.rule) || children == nullptr) return std::nullopt;
+  return choose_child(sampler_.distribution(distribution_of(path.sampling), logits, path.tokens), *children,
+                      path.sampling);
+}
+
 Accepted Verifier::accept(const Row& row, std::span<const float> logits, const Draws* draws) {
   Path& path = at(row.sequence);
   SLUICE_CHECK(path.continued_by(row), "only an alive row is accepted");
@@ -71,6 +78,9 @@ Accepted Verifier::accept(const Row& row, std::span<const float> logits, const D
   if (path.sampling.rule == Rule::kReject && draws != nullptr) {
     draw.token = draw_by_rejection(sampler_.distribution(path.sampling, logits, path.tokens), *draws, path.sampling,
                                    row.position + 1);
+    draw.logprob = static_cast<float>(logits[static_cast<size_t>(draw.token)] - log_sum_exp(logits));
+  } else if (const auto child = lossy_choice(path, logits, draws)) {
+    draw.token = *child;
     draw.logprob = static_cast<float>(logits[static_cast<size_t>(draw.token)] - log_sum_exp(logits));
   } else {
     draw = sampler_.draw(path.sampling, logits, path.tokens, row.position + 1);

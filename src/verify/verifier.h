@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -46,7 +47,7 @@ class Verifier {
   std::vector<size_t> alive(std::span<const Row> rows) const;
 
   // Prolongs the path by an alive row and draws the token after it. logits: [n_vocab] of this row. Rule `reject`: from
-  // `draws`, the row's drawn children, if there are any.
+  // `draws`, the row's drawn children, if there are any. Lossy rules: choosing among them, the row's children.
   // REQUIRES: the row is alive.
   Accepted accept(const Row& row, std::span<const float> logits, const Draws* draws = nullptr);
 
@@ -72,6 +73,7 @@ class Verifier {
     void append(const Row& row);
   };
 
+  std::optional<Token> lossy_choice(const Path& path, std::span<const float> logits, const Draws* children);
   Path& at(SequenceId sequence);
   const Path& at(SequenceId sequence) const;
 

@@ -165,5 +165,22 @@ TEST(Run, WritesATrace) {
   EXPECT_GT(std::filesystem::file_size(page), 1000u);
 }
 
+TEST(Run, SaysThatVerificationIsLossy) {
+  const Program::Arguments ask = {"run", "-m",       small_model(), "abcabc",   "-n",
+                                  "8",   "--stages", "2",           "--method", "specpipe"};
+  const auto with = [&](const Program::Arguments& more) {
+    Program::Arguments arguments = ask;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments);
+  };
+  const Ran lossy = with({"--lossy", "relaxed"}), exact = with({});
+  EXPECT_EQ(lossy.status, 0) << lossy.err;
+  EXPECT_NE(lossy.err.find("lossy"), std::string::npos) << lossy.err;
+  EXPECT_EQ(exact.err.find("lossy"), std::string::npos) << exact.err;
+  const Ran both = with({"--lossy", "top-p", "--verify", "reject"});
+  EXPECT_EQ(both.status, 2);
+  EXPECT_NE(both.err.find("--lossy"), std::string::npos) << both.err;
+}
+
 }  // namespace
 }  // namespace sluice::test

@@ -194,6 +194,24 @@ TEST(SpecPipe, ADraftModelFasterThanAStageCostsNoTime) {
   }
 }
 
+TEST(SpecPipe, StagesInAGroupShareALevel) {
+  RequestSpec spec = ask("specpipe", 60);
+  spec.method_options.group = 3;
+  const Ran ran = run(pipeline(6, {&two_layers()}), spec);
+  int32_t before = 0, parts = 0, most = 0;
+  for (const TraceBatch* batch : batches_of(ran.trace, true)) {
+    if (batch->rows.front().fate == Fate::kPrompt) continue;
+    const int32_t level = batch->rows.front().position;
+    for (const TraceRow& row : batch->rows) EXPECT_EQ(row.position, level);
+    EXPECT_LE(batch->rows.size(), 3u);  // of 8
+    parts = level == before ? parts + 1 : 1;
+    before = level;
+    most = std::max(most, parts);
+  }
+  EXPECT_GE(most, 3);  // and the root where a level was flushed
+  EXPECT_EQ(ran.tokens, run(pipeline(6, {}), ask("ar", 60)).tokens);
+}
+
 // While the tree is verified the next one is drafted.
 TEST(SpecInfer, TheDraftModelGoesOnAtTheMomentTheTreeEnters) {
   for (const auto& [method, stages] : {std::pair{"specinfer", 6}, {"ssd", 6}, {"specinfer", 1}, {"ssd", 1}}) {

@@ -69,6 +69,7 @@ RequestSpec random_request(Dice& dice, int32_t n_vocab, bool drafts, const HeadF
     spec.sources = dice.pick<std::vector<std::string>>({{"head"}, {"ngram", "head"}});
   spec.method_options = {.width = dice.pick({1, 2, 4, 16, 64}),
                          .levels = dice.pick({1, 1, 2, 5}),
+                         .group = dice.pick({1, 1, 2, 3}),
                          .children = dice.pick({1, 4, 16}),
                          .depth = dice.pick({1, 2, 6, 12}),
                          .draft_rows = dice.pick({1, 4, 16}),
