@@ -142,8 +142,8 @@ struct Cancel {
     uint16_t row = 0;  // Row::index
   };
   std::vector<Entry> rows;
-  // Children that were drawn after their parents had entered: a batch's draws that come after it. A row whose draws
-  // come too late is verified by the target's own draw, which keeps the distribution as well.
+  // Children that were drawn, or entered, after their parents: a batch's draws that come after it. A row whose draws
+  // come too late is verified by the target's own draw, which under rule `reject` keeps the distribution as well.
   struct LateDraws {
     BatchId batch;
     Draws draws;

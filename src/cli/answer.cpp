@@ -36,12 +36,9 @@ Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, 
   return answer;
 }
 
-Result<std::vector<Answer>> answer_together(const Session& session, Engine& engine, std::vector<RequestSpec> specs) {
+Result<std::vector<Answer>> finish_all(const Session& session, Engine& engine, std::span<const RequestId> requests) {
   std::vector<Answer> answers;
-  for (RequestSpec& spec : specs) {
-    SLUICE_TRY(const RequestId request, engine.submit(std::move(spec)));
-    answers.push_back({.request = request});
-  }
+  for (const RequestId request : requests) answers.push_back({.request = request});
   while (engine.busy()) {
     SLUICE_TRY_STATUS(engine.step());
     if (!interrupted()) continue;
@@ -97,7 +94,7 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Commo
       {"stages", session.cuts().size()},
       {"width", options.width},
       {"compute", options.compute},
-      {"exactness", kCpuExactness},
+      {"exactness", options.lossy == "none" ? kCpuExactness : "lossy"},
       {"verify", options.verify},
       {"lossy", options.lossy},
       {"simulated_time", options.simulated()},

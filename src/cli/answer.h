@@ -4,6 +4,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "cli/session.h"
@@ -23,8 +24,8 @@ struct Answer {
 Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, bool try_methods,
                       const std::function<bool(const std::string&)>& emit);
 
-// Answers several prompts at the same time, without streaming.
-Result<std::vector<Answer>> answer_together(const Session& session, Engine& engine, std::vector<RequestSpec> specs);
+// Runs everything in the engine to its end, without streaming; gives the answers of `requests`.
+Result<std::vector<Answer>> finish_all(const Session& session, Engine& engine, std::span<const RequestId> requests);
 
 // The JSON object of `sluice run --json`.
 nlohmann::json to_json(const Session& session, const Engine& engine, const CommonOptions& options,

@@ -152,6 +152,16 @@ class Bench {
     return session_.save_memo();
   }
 
+  Result<RequestId> submit(Engine& engine, const Point& point, const std::vector<ChatMessage>& messages,
+                           std::optional<RequestId> previous) const {
+    SLUICE_TRY(auto tokens, session_.encode(messages));
+    RequestSpec spec = session_.spec(std::move(tokens));
+    spec.method = point.method;
+    spec.sampling.temperature = point.temp;
+    spec.continues = previous;
+    return engine.submit(std::move(spec));
+  }
+
   // All turns of each prompt, or those before an interrupt.
   Result<std::vector<std::vector<json>>> converse(const Group& group) const {
     SLUICE_TRY(const auto engine, session_.make_engine(static_cast<int32_t>(group.size())));
@@ -163,21 +173,17 @@ class Bench {
       for (size_t i = 0; i < group.size(); ++i)
         if (turn < turns_of(*group[i].prompt)) speaking.push_back(i);
       if (speaking.empty()) break;
-      std::vector<RequestSpec> specs;
+      std::vector<RequestId> requests;
       for (const size_t i : speaking) {
         messages[i].push_back({"user", group[i].prompt->turns[turn]});
-        auto tokens = session_.encode(messages[i]);
-        if (!tokens) return tl::unexpected<Error>(in(*group[i].prompt, tokens.error()));
-        RequestSpec& spec = specs.emplace_back(session_.spec(std::move(*tokens)));
-        spec.method = group[i].method;
-        spec.sampling.temperature = group[i].temp;
-        spec.continues = previous[i];
+        const auto request = submit(*engine, group[i], messages[i], previous[i]);
+        if (!request) return tl::unexpected<Error>(in(*group[i].prompt, request.error()));
+        requests.push_back(*request);
       }
-      const auto answers = answer_together(session_, *engine, std::move(specs));
-      if (!answers) return tl::unexpected<Error>(in(*group[speaking.front()].prompt, answers.error()));
+      SLUICE_TRY(const auto answers, finish_all(session_, *engine, requests));
       for (size_t k = 0; k < speaking.size(); ++k) {
         const Point& point = group[speaking[k]];
-        const Answer& done = (*answers)[k];
+        const Answer& done = answers[k];
         json run = to_json(session_, *engine, options_, done);
         run["id"] = point.prompt->id;
         run["task"] = point.prompt->task;
@@ -205,7 +211,7 @@ class Bench {
       out += "LOSSY verification (" + options_.lossy +
              "): the text is not the target's own; figures of lossless methods are not comparable\n";
     if (options_.concurrency > 1)
-      out += fmt::format("{} conversations of a task at a time; tok/s is one's\n", options_.concurrency);
+      out += fmt::format("{} conversations of a task at a time; tok/s and nN/K are one's\n", options_.concurrency);
     const size_t n = points().size();
     if (report.conversations() < n)
       out += fmt::format("incomplete: {} of {} conversations were done\n", report.conversations(), n);

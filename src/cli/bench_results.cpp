@@ -28,6 +28,16 @@ json costs_of(const Profile& profile) {
   return costs;
 }
 
+// What a file that is older than a setting was made with.
+json default_of(const std::string& setting) {
+  const BenchOptions options;
+  if (setting == "lossy") return options.lossy;
+  if (setting == "lossy_p") return options.sampling.accept_p;
+  if (setting == "group") return options.group;
+  if (setting == "concurrency") return options.concurrency;
+  return {};
+}
+
 // A setting in an error: what is long is not shown.
 std::string shown(const json& j) {
   const std::string text = dump(j);
@@ -107,13 +117,11 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
       {"seed", sampling.seed},
       {"raw", options.raw},
       {"ignore_eos", options.ignore_eos}};
-  if (options.lossy != "none") {
-    settings.emplace_back("lossy", options.lossy);
-    settings.emplace_back("lossy_p", sampling.accept_p);
-  }
-  if (options.group > 1) settings.emplace_back("group", options.group);
-  if (options.concurrency > 1) settings.emplace_back("concurrency", options.concurrency);
-  if (session.head()) settings.emplace_back("head_file", file_of(*session.head()));  // older files have no such key
+  settings.emplace_back("lossy", options.lossy);
+  settings.emplace_back("lossy_p", sampling.accept_p);
+  settings.emplace_back("group", options.group);
+  settings.emplace_back("concurrency", options.concurrency);
+  settings.emplace_back("head_file", session.head() ? file_of(*session.head()) : json());
   return settings;
 }
 
@@ -144,7 +152,7 @@ Status BenchResults::read(const std::string& text) {
       !j["runs"].is_array())
     return bad("it is there already, and not a file of sluice bench");
   for (const auto& [name, value] : settings_) {
-    const json before = j["settings"].value(name, json());
+    const json before = j["settings"].value(name, default_of(name));
     if (before != value)
       return bad("it holds runs of other settings: " + name + " was " + shown(before) + " and is " + shown(value));
   }

@@ -70,7 +70,7 @@ class Engine {
 
   const Request& request(RequestId id) const;
   RequestFigures figures(RequestId id) const;
-  // Switches how a running request goes on; never changes its tokens.
+  // Switches how a running request goes on; under rule `match` this never changes its tokens.
   Status set_method(RequestId request, const std::string& method, const std::vector<std::string>& sources);
   // CPU seconds that the coordinator itself has used, and the batches that it composed.
   double coordinator_seconds() const { return coordinator_seconds_; }

@@ -32,7 +32,7 @@ class Executor {
 
   // Puts a batch into the queue of the model's first stage.
   virtual void submit(ModelId model, Batch batch) = 0;
-  // Tells every stage of the model; it may overtake batches.
+  // Tells every stage of the model; it may overtake batches, not an earlier cancel.
   virtual void cancel(ModelId model, Cancel cancel) = 0;
 
   // Makes next() return `Woken` at this time, at the latest.

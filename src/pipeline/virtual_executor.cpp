@@ -56,7 +56,9 @@ class VirtualExecutor final : public Executor {
       if (delay == 0.0) {
         worker.cancel(cancel);
       } else {
-        plan(now_ + delay, Order::kArrive, [&worker, cancel] { worker.cancel(cancel); });
+        double& last = model.stages[s].last_cancel;
+        last = std::max(last, now_ + delay);
+        plan(last, Order::kArrive, [&worker, cancel] { worker.cancel(cancel); });
       }
     }
   }
@@ -72,7 +74,7 @@ class VirtualExecutor final : public Executor {
     Worker worker;
     std::deque<Batch> queue;
     bool busy = false;
-    double last_arrival = 0.0;
+    double last_arrival = 0.0, last_cancel = 0.0;
     double last_taps = 0.0;  // when the last of them arrive
   };
   struct Model {

@@ -50,6 +50,7 @@ Captured Capture::run(const Example& example) {
     if (same > 0) states.assign(before_.states[i].begin(), before_.states[i].begin() + same * d_model_);
   }
   std::vector<PathUpdate> updates;
+  if (n == 0) return captured;
   if (before_.tokens.empty())
     updates.push_back(Open{kSequence, {}});
   else

@@ -97,7 +97,8 @@ struct FrugalAttention : torch::autograd::Function<FrugalAttention> {
 
 torch::Tensor frugal_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                                const torch::Tensor& positions, const torch::Tensor& depths) {
-  return FrugalAttention::apply(q, k, v, positions, depths);
+  const auto f32 = [](const torch::Tensor& x) { return x.to(torch::kFloat); };  // sums of many parts follow
+  return FrugalAttention::apply(f32(q), f32(k), f32(v), positions, depths);
 }
 
 AmortisedMask::AmortisedMask(int64_t max_length, int64_t groups) : groups_(groups) {

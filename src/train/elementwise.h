@@ -6,9 +6,9 @@
 
 namespace sluice {
 
-// x / sqrt(mean(x^2) + epsilon), over the last dimension; times `weight` [d].
-torch::Tensor rms_norm(const torch::Tensor& x, double epsilon);
+// x / sqrt(mean(x^2) + epsilon), over the last dimension, times `weight` [d]; without one, of libtorch's operations.
 torch::Tensor rms_norm(const torch::Tensor& x, const torch::Tensor& weight, double epsilon);
+torch::Tensor rms_norm(const torch::Tensor& x, double epsilon);
 
 // Rotary embedding. x: [..., heads, head_dim]; positions: [...] (i64), one for each x[...]. Element j turns with
 // j + head_dim / 2 if `halves`, else 2 j with 2 j + 1, by position * base^(-2 j / head_dim).

@@ -15,7 +15,7 @@ struct NearFar {
 // or a = 0 and A = 1; far_k, far_v: [T, kv_heads, head_dim], which all queries share. Gives [A, Q, heads * head_dim].
 //
 // Works through blocks of queries that stay in the cache, computes no far score that none of a block's queries sees,
-// and keeps the weights alone for the gradients. REQUIRES: every row sees something.
+// and keeps, beside its inputs, the weights alone for the gradients. REQUIRES: every row sees something.
 torch::Tensor near_far_attention(const torch::Tensor& q, const torch::Tensor& near_k, const torch::Tensor& near_v,
                                  const torch::Tensor& far_k, const torch::Tensor& far_v, NearFar sees);
 

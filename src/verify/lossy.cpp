@@ -1,34 +1,29 @@
 #include "verify/lossy.h"
 
-#include <algorithm>
+#include <numeric>
 
 namespace sluice {
 
-SamplingParams distribution_of(SamplingParams sampling) {
-  if (sampling.temperature > 0) return sampling;
-  sampling.temperature = 1.0f;
-  sampling.top_k = 0;
-  sampling.top_p = 1.0f;
-  sampling.min_p = 0.0f;
-  return sampling;
-}
-
-std::optional<Token> choose_child(const TargetDistribution& p, const Draws& children, const SamplingParams& sampling) {
-  const auto child = [&](Token token) {
-    return std::find_if(children.q.begin(), children.q.end(), [&](const Candidate& c) { return c.token == token; });
+std::optional<Token> choose_child(std::span<const float> weights, const Draws& children,
+                                  const SamplingParams& sampling) {
+  const auto weight = [&](Token token) { return weights[static_cast<size_t>(token)]; };
+  const auto likelier = [&](Token a, Token b) { return weight(a) > weight(b) || (weight(a) == weight(b) && a < b); };
+  // Whether what is likelier than the token falls short of p.
+  const double wanted = sampling.accept_p * std::accumulate(weights.begin(), weights.end(), 0.0);
+  const auto is_among_likeliest = [&](Token token) {
+    double mass = 0.0;
+    for (const float w : weights) mass += w > weight(token) ? w : 0.0f;
+    return mass < wanted;
   };
-  double before = 0.0;
-  auto best = children.q.end();
-  for (const auto& entry : p.entries) {
-    if (sampling.rule == Rule::kTopP && before >= static_cast<double>(sampling.accept_p)) break;
-    before += entry.probability;
-    const auto at = child(entry.token);
-    if (at == children.q.end()) continue;
-    if (best == children.q.end() || at->probability > best->probability) best = at;
-    if (sampling.rule == Rule::kRelaxed) break;
+  const Candidate* best = nullptr;
+  for (const Candidate& child : children.q) {
+    const bool relaxed = sampling.rule == Rule::kRelaxed;
+    if (!relaxed && !is_among_likeliest(child.token)) continue;
+    if (best == nullptr || (!relaxed && child.probability > best->probability) ||
+        ((relaxed || child.probability == best->probability) && likelier(child.token, best->token)))
+      best = &child;
   }
-  if (best == children.q.end()) return std::nullopt;
-  return best->token;
+  return best == nullptr ? std::nullopt : std::optional(best->token);
 }
 
 }  // namespace sluice

@@ -71,6 +71,10 @@ Status check(const SamplingParams& params, int32_t n_vocab) {
   if (!(params.repeat_penalty > 0.0f) || !std::isfinite(params.repeat_penalty))
     return input_error("the repetition penalty must be a positive number (1 is off), not " +
                        std::to_string(params.repeat_penalty));
+  if (!(params.accept_p > 0.0f && params.accept_p <= 1.0f))
+    return input_error(
+        "the share of the target's mass in which guesses are accepted must be above 0 and at most 1, not " +
+        std::to_string(params.accept_p));
   for (const auto& [token, bias] : params.logit_bias) {
     if (token < 0 || token >= n_vocab)
       return input_error("the logit bias names token " + std::to_string(token) + "; the model's ids go from 0 to " +
@@ -112,6 +116,15 @@ TargetDistribution Sampler::distribution(const SamplingParams& params, std::span
   result.entries.reserve(survivors_.size());
   for (const Token token : survivors_) result.entries.push_back({token, weights_[token] / sum});
   return result;
+}
+
+std::span<const float> Sampler::weights(const SamplingParams& params, std::span<const float> logits,
+                                        std::span<const Token> history) {
+  load(logits);
+  adjust(params, history);
+  if (best_ == kNegativeInfinity) best_ = 0.0f;  // no token is likelier than another: all weigh nothing
+  weigh(params.temperature > 0.0f ? params.temperature : 1.0f);
+  return weights_;
 }
 
 void Sampler::load(std::span<const float> logits) {

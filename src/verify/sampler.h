@@ -58,6 +58,11 @@ class Sampler {
   TargetDistribution distribution(const SamplingParams& params, std::span<const float> logits,
                                   std::span<const Token> history);
 
+  // What the target gives to each token, [n_vocab], the likeliest 1: with penalty, bias and temperature (greedy: 1), no
+  // filter. Valid until the next call.
+  std::span<const float> weights(const SamplingParams& params, std::span<const float> logits,
+                                 std::span<const Token> history);
+
  private:
   void load(std::span<const float> logits);
   void adjust(const SamplingParams& params, std::span<const Token> history);

@@ -66,8 +66,7 @@ std::vector<size_t> Verifier::alive(std::span<const Row> rows) const {
 
 std::optional<Token> Verifier::lossy_choice(const Path& path, std::span<const float> logits, const Draws* children) {
   if (!is_lossy(path.sampling.rule) || children == nullptr) return std::nullopt;
-  return choose_child(sampler_.distribution(distribution_of(path.sampling), logits, path.tokens), *children,
-                      path.sampling);
+  return choose_child(sampler_.weights(path.sampling, logits, path.tokens), *children, path.sampling);
 }
 
 Accepted Verifier::accept(const Row& row, std::span<const float> logits, const Draws* draws) {

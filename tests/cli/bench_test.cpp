@@ -156,6 +156,9 @@ TEST_F(Bench, KeepsTheFileOfOtherSettingsUnlessTold) {
   EXPECT_TRUE(fails(bench({"--stages", "2", "--width", "4"}), 2, {"stages was 1 and is 2"}));
   EXPECT_TRUE(fails(bench({"--seed", "7"}), 2, {"seed was 0 and is 7"}));
   EXPECT_TRUE(fails(bench({"--top-p", "0.9"}), 2, {"top_p"}));
+  EXPECT_TRUE(fails(bench({"--lossy", "relaxed"}), 2, {"lossy was \"none\" and is \"relaxed\""}));
+  EXPECT_TRUE(fails(bench({"--group", "2"}), 2, {"group was 1 and is 2"}));
+  EXPECT_TRUE(fails(bench({"--concurrency", "2"}), 2, {"concurrency was 1 and is 2"}));
   EXPECT_TRUE(fails(bench({"--profile", write_file("half.json", R"({"stage": {"points": [[1, 0.5]]}})")}), 2,
                     {"profile was \"uniform\""}));
   write_task("sums", "{\"turns\": [\"two and two\"]}\n");
@@ -181,6 +184,26 @@ TEST_F(Bench, ShowsItsTableEvenIfTheFileCannotBeWritten) {
   EXPECT_EQ(ran.status, 1);
   EXPECT_NE(ran.out.find("identical: yes"), std::string::npos);
   EXPECT_NE(ran.err.find("sluice: --json /dev/full"), std::string::npos) << ran.err;
+}
+
+TEST_F(Bench, LossyRunsAreMarkedAndNeverTakenForOthers) {
+  const std::string out = temp_path("lossy-bench.json");
+  const auto bench = [&](const Program::Arguments& more) {
+    Program::Arguments arguments = {"--tasks", "sums", "--stages", "2", "--executor", "virtual", "--json", out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(with(arguments));
+  };
+  const Ran lossy = bench({"--lossy", "relaxed"});
+  ASSERT_EQ(lossy.status, 0) << lossy.err;
+  EXPECT_NE(lossy.out.find("LOSSY"), std::string::npos);
+  EXPECT_EQ(lossy.out.find("identical"), std::string::npos);
+  EXPECT_TRUE(fails(bench({}), 2, {"lossy was \"relaxed\" and is \"none\""}));
+  EXPECT_TRUE(fails(bench({"--lossy", "relaxed", "--lossy-p", "0.5"}), 2, {"lossy_p"}));
+  json older = read(out);  // a file from before there was such a setting
+  for (const char* key : {"lossy", "lossy_p", "group", "concurrency", "head_file"}) older["settings"].erase(key);
+  write(out, older);
+  EXPECT_TRUE(fails(bench({"--lossy", "relaxed"}), 2, {"lossy was \"none\""}));
+  EXPECT_EQ(bench({}).status, 0);
 }
 
 TEST_F(Bench, SeveralConversationsAtATimeGiveTheSameAnswers) {
