@@ -68,4 +68,10 @@ Result<nlohmann::json> load_checkpoint(const std::string& path, Parameters& para
   return state;
 }
 
+Status load_weights(const std::string& path, Parameters& parameters) {
+  SLUICE_TRY(const auto contents, read_gguf(path));
+  for (const auto& entry : parameters.all()) SLUICE_TRY_STATUS(load(contents, entry.name, entry.values, path));
+  return {};
+}
+
 }  // namespace sluice

@@ -18,4 +18,7 @@ Result<size_t> examples_of_checkpoint(const std::string& path);
 // Gives the state. Errors (kInput): no such file, or one of another head; they name file and tensor.
 Result<nlohmann::json> load_checkpoint(const std::string& path, Parameters& parameters, AdamW& optimizer);
 
+// Takes the weights of an exported head. Errors (kInput): as above.
+Status load_weights(const std::string& path, Parameters& parameters);
+
 }  // namespace sluice

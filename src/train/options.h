@@ -54,6 +54,7 @@ struct PEagleOptions {
 struct TrainOptions {
   std::vector<std::string> corpora;  // folders, one after another
   std::string out;                   // folder
+  std::string from;                  // exported head whose weights and draft vocabulary it begins with; empty: none
   int64_t tokens = 1'000'000;        // answer tokens to train on; more than the corpus holds means several epochs
   int32_t batch = 8;                 // examples a step
   double lr = 5e-4;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "model/head_file.h"
 #include "train/checkpoint.h"
 #include "train/draft_vocabulary.h"
 #include "train/eagle3.h"
@@ -16,9 +17,13 @@ namespace sluice {
 
 namespace {
 
-std::vector<Token> draft_vocabulary(const ModelFile& model, const Corpus& corpus, const TrainOptions& options) {
+Result<std::vector<Token>> draft_vocabulary(const ModelFile& model, const Corpus& corpus, const TrainOptions& options) {
+  if (!options.from.empty()) {
+    SLUICE_TRY(const auto before, HeadFile::open(options.from, model));
+    return before.parameters().vocabulary;
+  }
   const int32_t n_vocab = model.hparams().n_vocab;
-  if (options.draft_vocab == 0 || options.draft_vocab >= n_vocab) return {};
+  if (options.draft_vocab == 0 || options.draft_vocab >= n_vocab) return std::vector<Token>();
   return choose_draft_vocabulary(corpus.train, n_vocab, options.draft_vocab);
 }
 
@@ -44,7 +49,8 @@ Result<TrainFigures> run(const ModelFile& model, const TrainOptions& options, co
     if (began_with < corpus.train.size()) corpus.train.resize(began_with);
   }
   SLUICE_TRY(const auto target, TargetTensors::open(model));
-  auto trainee = make(target, draft_vocabulary(model, corpus, options));
+  SLUICE_TRY(auto vocabulary, draft_vocabulary(model, corpus, options));
+  auto trainee = make(target, std::move(vocabulary));
   const auto path = (std::filesystem::path(options.out) / "head.gguf").string();
   return train(*trainee, model, corpus, options, hooks,
                [&] { return write_head(*trainee, model, type_of(options), path); });

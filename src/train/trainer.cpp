@@ -150,6 +150,7 @@ class Training {
       n_examples_ = state["examples"];  // the corpus may have grown
       return {};
     }
+    if (!options_.from.empty()) return load_weights(options_.from, trainee_.parameters());
     trainee_.begin([&](size_t i) { return capture_.run(corpus_.train[example_at(i, n_examples_, options_.seed)]); },
                    n_examples_);
     return {};

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "train/checkpoint.h"
+#include "train/head_writer.h"
 #include "train/heads.h"
 #include "train/spd.h"
 
@@ -164,6 +165,26 @@ TEST_F(Trainer, TheExportedFileHoldsWhatWasTrained) {
     EXPECT_EQ(contents->tensors.at(entry.name).values, to_floats(entry.values)) << entry.name;
   EXPECT_EQ(contents->tensors.at("fc.2.weight").shape,
             (std::vector<int64_t>{opened_.model.hparams().d_model, 3 * opened_.model.hparams().d_model}));
+}
+
+TEST_F(Trainer, BeginsWithAnExportedHead) {
+  fresh("from-first");
+  const auto first = head();
+  ASSERT_TRUE(run(*first));
+  const std::string path = temp_path("from.gguf");
+  ASSERT_TRUE(write_head(*first, opened_.model, GGML_TYPE_F32, path));
+  const json last = log().back()["evaluation"];
+
+  fresh("from-second");
+  options_.from = path;
+  ASSERT_TRUE(run(*head()));
+  EXPECT_EQ(log().front()["evaluation"], last);
+
+  fresh("from-other");
+  Spd other(opened_.model.hparams(), tensors_of(opened_), SpdOptions{.cuts = {0, 2, 4, 6}, .layers = 2}, {});
+  const auto refused = run(other);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find(path + ": the tensor blk.1."), std::string::npos) << refused.error().message;
 }
 
 TEST(AdamW, IsLibtorchs) {
