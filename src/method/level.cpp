@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 
 namespace sluice {
 
@@ -21,35 +22,48 @@ void append_level(TokenTree& tree, int32_t width) {
     NodeId parent;
     Candidate candidate;
   };
-  std::vector<Child> children;
-  children.reserve(static_cast<size_t>(width) * TokenTree::kMaxCandidates / 4);
-  for (const NodeId id : frontier(tree)) {
-    const auto& node = tree.node(id);
-    for (const Candidate& c : node.candidates)
-      children.push_back(
-          {node.log_path + std::log(std::max(c.probability, 1e-30f)), static_cast<uint32_t>(children.size()), id, c});
-  }
   const auto better = [](const Child& a, const Child& b) {
     return a.log_path != b.log_path ? a.log_path > b.log_path : a.order < b.order;
   };
-  const size_t count = std::min(children.size(), static_cast<size_t>(width));
-  std::partial_sort(children.begin(), children.begin() + static_cast<ptrdiff_t>(count), children.end(), better);
-  for (const Child& c : std::span(children).first(count))
-    tree.append(c.parent, c.candidate.token, c.candidate.probability);
+  // The best so far, as a heap with the least of them on top; what cannot get past that one is not looked at further.
+  const auto count = static_cast<size_t>(width);
+  std::vector<Child> children;
+  children.reserve(count + 1);
+  uint32_t order = 0;
+  const int32_t deepest = tree.deepest();
+  for (const auto& node : tree.nodes()) {
+    if (node.position != deepest) continue;
+    float least = 0;  // a little below what it takes
+    const auto raise = [&] {
+      if (children.size() == count)
+        least = 0.999f * static_cast<float>(std::exp(children.front().log_path - node.log_path));
+    };
+    raise();
+    for (const Candidate& c : node.candidates) {
+      ++order;
+      if (c.probability < least) continue;
+      children.push_back({node.log_path + std::log(std::max(c.probability, 1e-30f)), order, node.id, c});
+      std::push_heap(children.begin(), children.end(), better);
+      if (children.size() <= count) continue;
+      std::pop_heap(children.begin(), children.end(), better);
+      children.pop_back();
+      raise();
+    }
+  }
+  std::sort_heap(children.begin(), children.end(), better);
+  for (const Child& c : children) tree.append(c.parent, c.candidate.token, c.candidate.probability);
 }
 
 std::vector<NodeId> first_waiting_levels(const Speculation& speculation, int32_t count) {
-  std::vector<NodeId> waiting;
-  const TokenTree& tree = speculation.tree;
-  for (const auto& node : tree.nodes())
-    if (!speculation.target.entered(node.id)) waiting.push_back(node.id);
-  const auto position = [&](NodeId id) { return tree.node(id).position; };
+  std::vector<std::pair<int32_t, NodeId>> waiting;  // with their positions
+  for (const auto& node : speculation.tree.nodes())
+    if (!speculation.target.entered(node.id)) waiting.emplace_back(node.position, node.id);
   // Levels are in the order of ids unless another method has grown the tree.
-  std::stable_sort(waiting.begin(), waiting.end(), [&](NodeId a, NodeId b) { return position(a) < position(b); });
-  const auto end = std::find_if(waiting.begin(), waiting.end(),
-                                [&](NodeId id) { return position(id) >= position(waiting.front()) + count; });
-  waiting.erase(end, waiting.end());
-  return waiting;
+  std::sort(waiting.begin(), waiting.end());
+  std::vector<NodeId> levels;
+  for (const auto& [position, node] : waiting)
+    if (position < waiting.front().first + count) levels.push_back(node);
+  return levels;
 }
 
 }  // namespace sluice

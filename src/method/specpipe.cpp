@@ -10,8 +10,9 @@ namespace {
 
 std::vector<Ask> undrafted_frontier(const TokenTree& tree) {
   std::vector<Ask> asks;
-  for (const NodeId id : frontier(tree))
-    if (!tree.node(id).drafted) asks.push_back({id});
+  const int32_t deepest = tree.deepest();
+  for (const auto& node : tree.nodes())
+    if (node.position == deepest && !node.drafted) asks.push_back({node.id});
   return asks;
 }
 

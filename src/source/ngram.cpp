@@ -1,6 +1,9 @@
 #include "source/ngram.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <functional>
 #include <utility>
 
 #include "base/result.h"
@@ -12,44 +15,64 @@ namespace {
 // Estimates from contexts, added from the best witness down to the weakest.
 class Interpolation {
  public:
+  Interpolation() { estimates_.reserve(2 * NgramSource::kWidest); }
+
   // C, and the continuations, of which the first kWidest count.
   void add(uint32_t total, std::span<const KnownText::Continuation> continuations) {
     if (continuations.empty()) return;
-    const size_t distinct = continuations.size(), before = estimates_.size();
+    const size_t distinct = continuations.size();
     const double share = mass_ / (total + NgramSource::kEscape * static_cast<double>(distinct));
     for (const auto& [token, count] : continuations.first(std::min(distinct, NgramSource::kWidest))) {
-      const auto end = estimates_.begin() + static_cast<ptrdiff_t>(before);  // a context names each token once
-      const auto found =
-          std::find_if(estimates_.begin(), end, [token = token](const Estimate& e) { return e.token == token; });
-      if (found != end)
-        found->probability += share * count;
+      if (Estimate* known = find(token))
+        known->probability += share * count;
       else
-        estimates_.push_back({token, static_cast<uint32_t>(estimates_.size()), share * count});
+        append(token, share * count);
     }
     mass_ = share * NgramSource::kEscape * static_cast<double>(distinct);
   }
 
   // The likeliest first; among equals the one that came first.
   std::vector<Candidate> best(size_t count) {
-    const size_t n_best = std::min(estimates_.size(), count);
-    std::partial_sort(estimates_.begin(), estimates_.begin() + static_cast<ptrdiff_t>(n_best), estimates_.end(),
-                      [](const Estimate& a, const Estimate& b) {
-                        return a.probability != b.probability ? a.probability > b.probability : a.order < b.order;
-                      });
+    std::vector<uint64_t> ranks;  // a probability's bits above, which rise with it, and how early it came below
+    ranks.reserve(estimates_.size());
+    for (size_t i = 0; i < estimates_.size(); ++i) {
+      const auto bits = std::bit_cast<uint32_t>(static_cast<float>(estimates_[i].probability));
+      ranks.push_back(uint64_t{bits} << 32 | ~static_cast<uint32_t>(i));
+    }
+    const size_t n_best = std::min(ranks.size(), count);
+    const auto end = ranks.begin() + static_cast<ptrdiff_t>(n_best);
+    if (n_best < ranks.size()) std::nth_element(ranks.begin(), end, ranks.end(), std::greater<>());
+    std::sort(ranks.begin(), end, std::greater<>());
     std::vector<Candidate> candidates;
     candidates.reserve(n_best);
-    for (size_t i = 0; i < n_best; ++i)
-      candidates.push_back({estimates_[i].token, static_cast<float>(estimates_[i].probability)});
+    for (auto rank = ranks.begin(); rank != end; ++rank) {
+      const Estimate& estimate = estimates_[~static_cast<uint32_t>(*rank)];
+      candidates.push_back({estimate.token, static_cast<float>(estimate.probability)});
+    }
     return candidates;
   }
 
  private:
   struct Estimate {
     Token token;
-    uint32_t order;
+    uint32_t next;  // of the same bucket: its place plus one, or 0
     double probability;
   };
+  static constexpr size_t kBuckets = 128;
+
+  uint32_t& bucket(Token token) { return buckets_[static_cast<uint32_t>(token) % kBuckets]; }
+  Estimate* find(Token token) {
+    uint32_t at = bucket(token);
+    while (at != 0 && estimates_[at - 1].token != token) at = estimates_[at - 1].next;
+    return at == 0 ? nullptr : &estimates_[at - 1];
+  }
+  void append(Token token, double probability) {
+    estimates_.push_back({token, bucket(token), probability});
+    bucket(token) = static_cast<uint32_t>(estimates_.size());
+  }
+
   std::vector<Estimate> estimates_;
+  std::array<uint32_t, kBuckets> buckets_{};
   double mass_ = 1.0;
 };
 

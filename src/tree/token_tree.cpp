@@ -35,13 +35,16 @@ int32_t TokenTree::deepest() const {
 }
 
 bool TokenTree::is_ancestor(NodeId ancestor, NodeId of) const {
-  while (of > ancestor) of = node(of).parent;  // ids rise along a path
-  return of == ancestor;
+  const Node* at = &node(of);
+  while (at->id > ancestor) at = &nodes_[at->above];  // ids rise along a path
+  return at->id == ancestor;
 }
 
 std::vector<Token> TokenTree::path(NodeId id) const {
   std::vector<Token> tokens;
-  for (const Node* n = &node(id); n->parent.valid(); n = &node(n->parent)) tokens.push_back(n->token);
+  const Node* of = &node(id);
+  tokens.reserve(static_cast<size_t>(of->position - root().position));
+  for (; of->parent.valid(); of = &nodes_[of->above]) tokens.push_back(of->token);
   std::reverse(tokens.begin(), tokens.end());
   return tokens;
 }
@@ -51,8 +54,7 @@ std::vector<uint8_t> TokenTree::mask() const {
   std::vector<uint8_t> m(n * n, 0);
   for (size_t i = 0; i < n; ++i) {
     if (i > 0) {  // layer appending: the predecessor's row, and itself
-      const size_t parent = static_cast<size_t>(find(nodes_[i].parent) - nodes_.data());
-      std::copy_n(&m[parent * n], n, &m[i * n]);
+      std::copy_n(&m[nodes_[i].above * n], n, &m[i * n]);
     }
     m[i * n + i] = 1;
   }
@@ -65,6 +67,7 @@ NodeId TokenTree::append(NodeId parent, Token token, float probability) {
   mark_grown(above, token);
   Node added{.id = NodeId(next_id_++),
              .parent = parent,
+             .above = static_cast<uint32_t>(&above - nodes_.data()),
              .token = token,
              .position = above.position + 1,
              .probability = probability,
@@ -103,23 +106,26 @@ TokenTree::Advance TokenTree::advance(Token token) {
   result.hit = next.has_value();
   const NodeId old_root = root().id;
   const int32_t position = root().position + 1;
+  constexpr uint32_t kGone = ~uint32_t{0};
+  std::vector<uint32_t> place(nodes_.size(), kGone);  // of each node among those that are kept
   std::vector<Node> kept;
   kept.reserve(nodes_.size());
-  for (Node& n : nodes_) {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    Node& n = nodes_[i];
     if (n.id == old_root) continue;
     const bool is_root = next && n.id == *next;
-    const auto above =
-        std::lower_bound(kept.begin(), kept.end(), n.parent, [](const Node& k, NodeId i) { return k.id < i; });
-    const bool lives = is_root || (above != kept.end() && above->id == n.parent);
-    if (!lives) {
+    const uint32_t above = is_root ? 0 : place[n.above];
+    if (above == kGone) {
       result.pruned.push_back(n.id);
       continue;
     }
+    place[i] = static_cast<uint32_t>(kept.size());
+    n.above = above;
     if (is_root) {
       n.parent = NodeId();
       n.log_path = 0.0;
     } else {
-      n.log_path = above->log_path + std::log(std::max(n.probability, 1e-30f));
+      n.log_path = kept[above].log_path + std::log(std::max(n.probability, 1e-30f));
     }
     kept.push_back(std::move(n));
   }

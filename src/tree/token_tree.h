@@ -22,7 +22,8 @@ class TokenTree {
 
   struct Node {
     NodeId id;
-    NodeId parent;  // none for the root
+    NodeId parent;       // none for the root
+    uint32_t above = 0;  // where it stands in nodes(); the root: at itself
     Token token = kNoToken;
     int32_t position = 0;      // in the sequence
     float probability = 1.0f;  // given its parent, as its source said
