@@ -116,7 +116,7 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
       const auto end = prompt.begin() + static_cast<ptrdiff_t>(limit);
       const auto kept =
           static_cast<size_t>(std::mismatch(prompt.begin(), end, previous->tokens.begin()).first - prompt.begin());
-      for (size_t i = kept; i < there.size(); ++i) lane.cells.give_back(there[i]);
+      for (size_t i = kept; i < there.size(); ++i) lane.cells.give_back(request.sequence, there[i]);
       there.resize(kept);
       request.residency(lane.model).committed = std::move(there);
       request.residency(lane.model).settled = std::min(kept, previous->residency(lane.model).settled);
@@ -172,7 +172,7 @@ Status Engine::set_method(RequestId id, const std::string& method, const std::ve
   // The draft models forget the tree, so that they can be asked again for what they told the other method.
   for (Lane& lane : std::span(lanes_).subspan(1)) {
     Residency& there = request.residency(lane.model);
-    for (const auto& [node, resident] : there) lane.cells.give_back(resident.cell);
+    for (const auto& [node, resident] : there) lane.cells.give_back(request.sequence, resident.cell);
     there.clear();
   }
   request.method = std::move(next);
@@ -188,7 +188,8 @@ void Engine::release(RequestId id) {
   Request& request = find(id);
   SLUICE_CHECK(request.finish != Finish::kNone, "only a finished request can be released");
   for (Lane& lane : lanes_) {
-    for (const Cell cell : request.residency(lane.model).committed) lane.cells.give_back(cell);
+    for (const Cell cell : request.residency(lane.model).committed) lane.cells.give_back(request.sequence, cell);
+    lane.cells.close(request.sequence);
     lane.updates.push_back(Close{request.sequence});
   }
   reserved_ -= request.reserved_cells;

@@ -186,7 +186,7 @@ void Engine::prune(Request& request, const std::vector<NodeId>& nodes, Fate fate
       const Resident* resident = there.find(node);
       if (resident == nullptr) continue;
       if (lane.in_flight.contains(resident->batch)) cancel.rows.push_back({resident->batch, resident->row});
-      lane.cells.give_back(resident->cell);
+      lane.cells.give_back(request.sequence, resident->cell);
       if (lane.model == kTarget) resolve(*resident, fate);
       there.leave(node);
     }

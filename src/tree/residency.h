@@ -2,34 +2,41 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
 #include "base/ids.h"
-#include "base/result.h"
 
 namespace sluice {
 
 // Cells 0 … size - 1 of a model, the same at every stage. A cell may be given out again as soon as nothing that is
 // still to enter refers to it: batches are FIFO, so older rows have passed before it is written again.
+//
+// Memory is read in lines and pages, so the cells of a sequence should lie side by side: a sequence is given a block of
+// them at a time, and what it gives back stays its own until it ends. Only when no whole block is left are single ones
+// taken from where they are.
 class CellPool {
  public:
-  explicit CellPool(int32_t size) {
-    free_.reserve(static_cast<size_t>(size));
-    for (int32_t cell = size - 1; cell >= 0; --cell) free_.emplace_back(cell);
-  }
-  size_t available() const { return free_.size(); }
-  // REQUIRES: available() > 0. The one given back last comes first, so that a tree stays in a few cache lines.
-  Cell take() {
-    SLUICE_CHECK(!free_.empty(), "a cell is left");
-    const Cell cell = free_.back();
-    free_.pop_back();
-    return cell;
-  }
-  void give_back(Cell cell) { free_.push_back(cell); }
+  static constexpr int32_t kBlock = 32;
+
+  explicit CellPool(int32_t size);
+  size_t available() const { return available_; }  // to any sequence
+  // REQUIRES: available() > 0. The one that the sequence gave back last comes first, so that a tree stays in a few
+  // cache lines.
+  Cell take(SequenceId sequence);
+  void give_back(SequenceId sequence, Cell cell);
+  void close(SequenceId sequence);  // what it has given back is everybody's again
 
  private:
-  std::vector<Cell> free_;
+  void share(Cell cell);
+  void take_block(std::vector<Cell>& free);
+
+  int32_t size_;
+  size_t available_;
+  std::vector<int32_t> whole_;                   // blocks of which every cell is free and nobody's
+  std::vector<std::vector<Cell>> loose_;         // by block: those cells of others that are
+  std::map<SequenceId, std::vector<Cell>> own_;  // what is free to one sequence
 };
 
 // A node that isn't here waits: it has not entered the model.

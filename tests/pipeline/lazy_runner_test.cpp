@@ -49,7 +49,7 @@ class Life {
  public:
   explicit Life(uint64_t seed) : dice_(seed), cells_(kCells), full_(whole_model()), lazy_(lazy_model()) {
     updates_.push_back(Open{kText, {}});
-    grow({.token = 70, .position = 0, .cell = cells_.take(), .parent = {}});
+    grow({.token = 70, .position = 0, .cell = cells_.take(kText), .parent = {}});
   }
 
   void run() {
@@ -60,7 +60,7 @@ class Life {
         const Row row{.sequence = kText,
                       .token = 60 + dice_.below(8),
                       .position = above.position + 1,
-                      .cell = cells_.take(),
+                      .cell = cells_.take(kText),
                       .parent = above.cell};
         rows.push_back(row);
         alive_.push_back({row, {}});
@@ -139,7 +139,7 @@ class Life {
       if (lives) {
         kept.push_back(node);
       } else {
-        cells_.give_back(node.row.cell);
+        cells_.give_back(kText, node.row.cell);
       }
     }
     alive_ = std::move(kept);

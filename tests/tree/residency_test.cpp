@@ -2,33 +2,88 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <random>
 #include <set>
+#include <vector>
 
 namespace sluice {
 namespace {
 
+constexpr SequenceId kOne(1), kTwo(2);
+
 TEST(CellPool, GivesEachCellToOneHolder) {
   CellPool pool(5);
   std::set<Cell> taken;
-  for (int i = 0; i < 5; ++i) taken.insert(pool.take());
+  for (int i = 0; i < 5; ++i) taken.insert(pool.take(i % 2 == 0 ? kOne : kTwo));
   EXPECT_EQ(taken, (std::set<Cell>{Cell(0), Cell(1), Cell(2), Cell(3), Cell(4)}));
   EXPECT_EQ(pool.available(), 0u);
 }
 
 TEST(CellPool, GivesOutAgainFirstWhatCameBackLast) {
   CellPool pool(3);
-  const Cell a = pool.take(), b = pool.take();
-  pool.give_back(a);
-  pool.give_back(b);
+  const Cell a = pool.take(kOne), b = pool.take(kOne);
+  pool.give_back(kOne, a);
+  pool.give_back(kOne, b);
   EXPECT_EQ(pool.available(), 3u);
-  EXPECT_EQ(pool.take(), b);
-  EXPECT_EQ(pool.take(), a);
+  EXPECT_EQ(pool.take(kOne), b);
+  EXPECT_EQ(pool.take(kOne), a);
+}
+
+TEST(CellPool, KeepsTheCellsOfASequenceTogether) {
+  constexpr int32_t kBlock = CellPool::kBlock;
+  CellPool pool(2 * kBlock);
+  for (int32_t i = 0; i < kBlock; ++i) {
+    EXPECT_EQ(pool.take(kOne), Cell(i));
+    EXPECT_EQ(pool.take(kTwo), Cell(kBlock + i));
+  }
+  for (int32_t i = 0; i < kBlock; ++i) pool.give_back(kTwo, Cell(kBlock + i));
+  pool.close(kTwo);
+  for (int32_t i = 0; i < kBlock; ++i) EXPECT_EQ(pool.take(kOne), Cell(kBlock + i));
+}
+
+TEST(CellPool, AnyStoryEndsWithEveryCellFreeInWholeBlocks) {
+  constexpr int32_t kSize = 5 * CellPool::kBlock + 7;
+  std::mt19937 random(5);
+  CellPool pool(kSize);
+  std::map<SequenceId, std::vector<Cell>> held;
+  std::set<Cell> taken;
+  for (int step = 0; step < 20000; ++step) {
+    const SequenceId sequence(static_cast<int32_t>(random() % 4));
+    std::vector<Cell>& cells = held[sequence];
+    if (random() % 400 == 0) {
+      for (const Cell cell : cells) {
+        pool.give_back(sequence, cell);
+        taken.erase(cell);
+      }
+      cells.clear();
+      pool.close(sequence);
+    } else if (random() % 9 < 5 && pool.available() > 0) {
+      cells.push_back(pool.take(sequence));
+      ASSERT_TRUE(taken.insert(cells.back()).second) << "a cell with two holders";
+    } else if (!cells.empty()) {
+      std::swap(cells[random() % cells.size()], cells.back());
+      pool.give_back(sequence, cells.back());
+      taken.erase(cells.back());
+      cells.pop_back();
+    }
+    ASSERT_EQ(pool.available() + taken.size(), static_cast<size_t>(kSize));
+  }
+  for (auto& [sequence, cells] : held) {
+    for (const Cell cell : cells) pool.give_back(sequence, cell);
+    pool.close(sequence);
+  }
+  std::vector<Cell> all;
+  while (pool.available() > 0) all.push_back(pool.take(kOne));
+  ASSERT_EQ(all.size(), static_cast<size_t>(kSize));
+  for (size_t i = 1; i < all.size(); ++i)
+    EXPECT_TRUE(all[i].value == all[i - 1].value + 1 || all[i].value % CellPool::kBlock == 0) << i;
 }
 
 TEST(CellPoolDeath, AnEmptyOneHasNothingToGive) {
   CellPool pool(1);
-  pool.take();
-  EXPECT_DEATH(pool.take(), "a cell is left");
+  pool.take(kOne);
+  EXPECT_DEATH(pool.take(kOne), "a cell is left");
 }
 
 TEST(Residency, ANodeThatIsNotThereWaits) {

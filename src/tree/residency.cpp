@@ -1,0 +1,65 @@
+#include "tree/residency.h"
+
+#include <algorithm>
+
+#include "base/result.h"
+
+namespace sluice {
+
+CellPool::CellPool(int32_t size)
+    : size_(size), available_(static_cast<size_t>(size)), loose_(static_cast<size_t>((size + kBlock - 1) / kBlock)) {
+  for (auto block = static_cast<int32_t>(loose_.size()); block-- > 0;) whole_.push_back(block);
+}
+
+Cell CellPool::take(SequenceId sequence) {
+  SLUICE_CHECK(available_ > 0, "a cell is left");
+  std::vector<Cell>& free = own_[sequence];
+  if (free.empty()) take_block(free);
+  const Cell cell = free.back();
+  free.pop_back();
+  --available_;
+  return cell;
+}
+
+void CellPool::give_back(SequenceId sequence, Cell cell) {
+  own_[sequence].push_back(cell);
+  ++available_;
+}
+
+void CellPool::close(SequenceId sequence) {
+  const auto own = own_.find(sequence);
+  if (own == own_.end()) return;
+  for (const Cell cell : own->second) share(cell);
+  own_.erase(own);
+}
+
+void CellPool::share(Cell cell) {
+  const int32_t block = cell.value / kBlock;
+  std::vector<Cell>& loose = loose_[static_cast<size_t>(block)];
+  loose.push_back(cell);
+  if (static_cast<int32_t>(loose.size()) < std::min(kBlock, size_ - block * kBlock)) return;
+  loose.clear();
+  whole_.push_back(block);
+}
+
+void CellPool::take_block(std::vector<Cell>& free) {
+  if (!whole_.empty()) {
+    const int32_t first = whole_.back() * kBlock;
+    whole_.pop_back();
+    for (int32_t cell = std::min(first + kBlock, size_); cell-- > first;) free.emplace_back(cell);
+    return;
+  }
+  for (auto& loose : loose_) {
+    if (loose.empty()) continue;
+    free.swap(loose);
+    return;
+  }
+  for (auto& [sequence, others] : own_) {
+    if (others.empty()) continue;
+    free.push_back(others.back());
+    others.pop_back();
+    return;
+  }
+}
+
+}  // namespace sluice
