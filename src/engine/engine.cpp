@@ -40,7 +40,7 @@ Status check_rule(const SamplingParams& sampling, const Method& method) {
 Result<std::vector<SourceSlot>> sources_of(const Method& method, const std::vector<std::string>& names,
                                            const SourcesAtHand& at_hand) {
   SLUICE_TRY(auto sources,
-             make_sources(names, at_hand, method.has_hierarchy(), method.head().has_value(), method.foretells()));
+             make_sources(names, at_hand, method.has_hierarchy(), method.head().has_value(), method.wants_text()));
   if (method.has_fallback() && sources.front().draft)
     sources.push_back({std::make_unique<NgramSource>(at_hand.corpus), std::nullopt});
   return sources;

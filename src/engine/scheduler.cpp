@@ -28,11 +28,14 @@ Idle idle_for(const Request& request, std::span<const Room> rooms) {
 
 // A draft model makes one token of a path in a pass. Where the text is as good as certain of the next one, that need
 // not wait: it becomes a node at once, and the draft model passes both together.
-void foretell(Request& request) {
+// Whether it told anything.
+bool foretell(Request& request) {
   constexpr float kCertain = 0.8f;
   Speculation& speculation = request.speculation;
   const SourceSlot* slot = request.sources.empty() ? nullptr : &request.sources.front();
-  if (slot == nullptr || !slot->local || !slot->draft || !request.method->foretells()) return;
+  if (slot == nullptr || !slot->local || !slot->draft || !request.method->foretells()) return false;
+  if (request.spec.sampling.rule == Rule::kReject) return false;  // what is drawn is the draft model's
+  bool told = false;
   std::vector<NodeId> nodes;
   for (const auto& node : speculation.tree.nodes())
     if (!node.drafted && !node.foretold && node.position < speculation.last_position) nodes.push_back(node.id);
@@ -41,8 +44,10 @@ void foretell(Request& request) {
         {}, slot->local->expand(speculation.tree.path(node), request.spec.method_options.children)};
     auto fused = request.fusion.fuse(node, said);
     std::erase_if(fused, [](const Candidate& c) { return c.probability < kCertain; });
+    told |= !fused.empty();
     speculation.tree.foretell(node, std::move(fused));
   }
+  return told;
 }
 
 // Asks the method; a source that answers at once is asked as long as the method has questions and nothing to enter.
@@ -75,7 +80,10 @@ std::vector<std::vector<Planned>> Scheduler::compose(std::span<Request* const> r
       return Planned{request, node, request->speculation.tree.node(node).log_path};
     };
     foretell(*request);
-    const Proposal proposal = propose(*request, idle);
+    Proposal proposal = propose(*request, idle);
+    // What enters in one piece is foretold as far as it goes before the draft model is asked.
+    while (!request->method->fills_pipeline() && proposal.enter.empty() && foretell(*request))
+      proposal = propose(*request, idle);
     if (idle.first_stage)
       for (const NodeId node : proposal.enter) plans[0].push_back(plan(node));
     for (const Ask& ask : proposal.expand)

@@ -13,7 +13,10 @@ struct Chain {
 };
 
 // Follows the source's first choices from `from` down to `length` tokens below it, at most to `last_position`,
-// appending those that are no nodes yet. It ends early where the source has nothing to say.
+// appending those that are no nodes yet. It ends early where the source has nothing to say. Tokens that were foretold
+// cost no draft pass and do not count, as long as the path is likelier than kLeastFree: a row more of a verification
+// costs about a third of a token.
+constexpr double kLeastFree = -1.0;  // log of a probability
 Chain grow_chain(TokenTree& tree, NodeId from, int32_t length, int32_t last_position);
 
 }  // namespace sluice

@@ -91,6 +91,8 @@ class Method {
   virtual bool has_fallback() const { return false; }
   // Whether nodes may come from what the text says before the draft model that it is fused with has answered.
   virtual bool foretells() const { return false; }
+  // Whether it fuses its source with n-grams unless told otherwise.
+  virtual bool wants_text() const { return false; }
   // Rule `reject`: how many children of a node are drawn from the source's distribution; 0: the rule is not defined for
   // this method's trees. Those children enter, all of them, with their parent or while it is on its way.
   virtual int32_t draws() const { return 0; }

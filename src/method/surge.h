@@ -18,6 +18,7 @@ class Surge final : public Method {
   bool speculates() const override { return true; }
   bool takes_chains() const override { return true; }
   bool foretells() const override { return true; }
+  bool wants_text() const override { return true; }
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
  private:

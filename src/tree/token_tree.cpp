@@ -71,7 +71,8 @@ NodeId TokenTree::append(NodeId parent, Token token, float probability) {
              .token = token,
              .position = above.position + 1,
              .probability = probability,
-             .log_path = above.log_path + std::log(std::max(probability, 1e-30f))};
+             .log_path = above.log_path + std::log(std::max(probability, 1e-30f)),
+             .free = !above.drafted && above.foretold};
   nodes_.push_back(std::move(added));
   return nodes_.back().id;
 }

@@ -30,6 +30,7 @@ class TokenTree {
     double log_path = 0.0;     // sum of the logs of `probability` from the root's child down to here; the root: 0
     bool drafted = false;      // a source has been asked for its children
     bool foretold = false;     // a quicker one has been asked before
+    bool free = false;         // itself it was foretold: no answer for its parent was waited for
     std::vector<Candidate> candidates;   // what the source said, likeliest first
     uint64_t grown = 0;                  // bit i: candidate i has become a child
     std::shared_ptr<const Draws> draws;  // rule `reject`: how the first of them were drawn; none under `match`

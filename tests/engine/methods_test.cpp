@@ -185,6 +185,18 @@ TEST(Sd, EitherTheDraftModelOrTheTargetIsAtWork) {
 }
 
 // A draft model that is right and needs less than a step: one level a step, every step, and no step longer.
+TEST(Sd, WhatTheTextForetellsCostsNoDraftPassAndNoPlaceInTheChain) {
+  RequestSpec spec = ask("sd", 100);
+  spec.sampling.logit_bias = {{3 + 'a', 1000.0f}};
+  spec.method_options.depth = 2;
+  spec.sources = {"draft"};
+  const Ran alone = run(pipeline(1, {&six_layers()}, 0.001), spec);
+  spec.sources = {"ngram", "draft"};
+  const Ran both = run(pipeline(1, {&six_layers()}, 0.001), spec);
+  EXPECT_EQ(both.tokens, alone.tokens);
+  EXPECT_LT(both.last_token - both.first_token, 0.5 * (alone.last_token - alone.first_token));
+}
+
 TEST(SpecPipe, ADraftModelFasterThanAStageCostsNoTime) {
   for (const double draft : {0.0001, 0.0009}) {
     const Ran ran = run(pipeline(6, {&six_layers()}, draft), ask("specpipe", 100));
