@@ -149,7 +149,8 @@ void Engine::add_row(Lane& lane, const Planned& planned, Batch& batch) {
   Request& request = *planned.request;
   Residency& there = request.residency(lane.model);
   const auto index = static_cast<uint16_t>(batch.rows.size());
-  Row& row = batch.rows.emplace_back(Row{.sequence = request.sequence, .cell = lane.cells.take(request.sequence), .index = index});
+  Row& row = batch.rows.emplace_back(
+      Row{.sequence = request.sequence, .cell = lane.cells.take(request.sequence), .index = index});
   TraceRow traced{.node = planned.node, .request = request.id.value, .log_path = planned.log_path};
   if (!planned.node.valid()) {
     row.kind = Row::Kind::kPrompt;
