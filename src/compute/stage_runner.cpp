@@ -33,6 +33,15 @@ Status check_options(const ModelFile& model, const StageOptions& o) {
   return {};
 }
 
+// How far the regions of a layer have got that threads take piece by piece.
+struct LayerPieces {
+  Pieces qkv, attention, attention_out, feed_forward, down;
+
+  void restart() {
+    for (Pieces* pieces : {&qkv, &attention, &attention_out, &feed_forward, &down}) pieces->restart();
+  }
+};
+
 }  // namespace
 
 class StageRunner::Impl {
@@ -60,14 +69,14 @@ class StageRunner::Impl {
   // Parts of run(), each on every thread of the team; between them a barrier.
   void begin_rows(std::span<const Row> rows, float* hidden, int thread);
   void keep_tap(int32_t layer, const float* hidden, int thread);
-  void compute_layer(Layer& layer, std::span<const Row> rows, float* hidden, int thread);
+  void compute_layer(Layer& layer, LayerPieces& pieces, std::span<const Row> rows, float* hidden, int thread);
   void normalise(const std::vector<float>& weight, FormatSet formats, const float* hidden, int thread);
-  void project_qkv(const Layer& layer, int thread);
+  void project_qkv(const Layer& layer, Pieces& pieces, int thread);
   void turn_and_store(Layer& layer, std::span<const Row> rows, int thread);
-  void attend(const Layer& layer, int thread);
-  void feed_forward(const Layer& layer, int thread);
+  void attend(const Layer& layer, Pieces& pieces, int thread);
+  void feed_forward(const Layer& layer, Pieces& pieces, int thread);
   void store_rows(FormatSet formats, const float* from, int64_t width, int thread);
-  void add_product(const Linear& linear, float* hidden, int thread);
+  void add_product(const Linear& linear, Pieces& pieces, float* hidden, int thread);
 
   Packer packer() { return {weights_, packed_, team_}; }
   Part rows_of(int thread) const { return part_of(n_rows_, 1, thread, team_.size()); }
@@ -81,8 +90,16 @@ class StageRunner::Impl {
     if (!inputs_are_own()) team_.barrier();
   }
 
-  Part outputs_of(const Linear& linear, int thread) const {
-    return part_of(linear.n_out(), Linear::kGrain, thread, team_.size());
+  // Many pieces leave little to wait for, but a thread that begins one waits for memory; more rows hide that.
+  int64_t n_pieces() const {
+    constexpr int64_t kMostEach = 8;
+    return team_.size() == 1 ? 1 : std::clamp<int64_t>(n_rows_ / 4, 1, kMostEach) * team_.size();
+  }
+  // Calls work(outputs) for pieces of [0, n_out) until the team has done them all.
+  template <class Work>
+  void divide(Pieces& pieces, int64_t n_out, Work&& work) {
+    const auto next = [&] { return pieces.take(n_out, Linear::kGrain, n_pieces()); };
+    for (Part outputs = next(); !outputs.empty(); outputs = next()) work(outputs);
   }
   int64_t q_width() const { return int64_t{shape_.n_heads} * shape_.head_dim; }
   int64_t qkv_width() const { return q_width() + 2 * shape_.kv_width(); }
@@ -113,6 +130,9 @@ class StageRunner::Impl {
   std::vector<AttentionScratch> scratch_;   // [thread]
   std::vector<Memory> taps_;                // [tap][rows, d_model]
   size_t rows_in_taps_ = 0;
+
+  LayerPieces pieces_[2];  // of even and odd layers
+  Pieces head_pieces_;
 };
 
 StageRunner::Impl::Impl(const ModelFile& model, const StageOptions& options, StageWeights weights)
@@ -183,12 +203,13 @@ void StageRunner::Impl::run(std::span<const Row> rows, float* hidden) {
   n_rows_ = static_cast<int64_t>(rows.size());
   rows_in_taps_ = rows.size();
   for (size_t i = 0; i < rows.size(); ++i) paths_.find(rows[i], row_paths_[i]);
+  for (LayerPieces& pieces : pieces_) pieces.restart();
   team_.run([&](int thread) {
     begin_rows(rows, hidden, thread);
     if (inputs_are_own()) team_.barrier();  // else each thread goes on with the rows that it began
     for (int32_t i = 0; i < options_.range.count(); ++i) {
       keep_tap(options_.range.first + i, hidden, thread);
-      compute_layer(layers_[static_cast<size_t>(i)], rows, hidden, thread);
+      compute_layer(layers_[static_cast<size_t>(i)], pieces_[i % 2], rows, hidden, thread);
     }
     keep_tap(options_.range.last, hidden, thread);
   });
@@ -213,26 +234,28 @@ void StageRunner::Impl::keep_tap(int32_t layer, const float* hidden, int thread)
   }
 }
 
-void StageRunner::Impl::compute_layer(Layer& layer, std::span<const Row> rows, float* hidden, int thread) {
+void StageRunner::Impl::compute_layer(Layer& layer, LayerPieces& pieces, std::span<const Row> rows, float* hidden,
+                                      int thread) {
   normalise(layer.attention_norm, layer.qkv_formats, hidden, thread);
   input_ready();
-  project_qkv(layer, thread);
+  project_qkv(layer, pieces.qkv, thread);
   team_.barrier();
+  if (thread == 0) pieces_[&pieces == pieces_ ? 1 : 0].restart();  // of the layer before, which all have left
   turn_and_store(layer, rows, thread);
   team_.barrier();
-  attend(layer, thread);
+  attend(layer, pieces.attention, thread);
   team_.barrier();
   store_rows(layer.attention_out_formats, attended_.as<float>(), q_width(), thread);
   input_ready();
-  add_product(layer.attention_out, hidden, thread);
+  add_product(layer.attention_out, pieces.attention_out, hidden, thread);
   team_.barrier();
   normalise(layer.ffn_norm, layer.ffn_formats, hidden, thread);
   input_ready();
-  feed_forward(layer, thread);
+  feed_forward(layer, pieces.feed_forward, thread);
   team_.barrier();
   store_rows(layer.down_formats, gate_.as<float>(), h_.d_ff, thread);
   input_ready();
-  add_product(layer.down, hidden, thread);
+  add_product(layer.down, pieces.down, hidden, thread);
   team_.barrier();
 }
 
@@ -246,13 +269,22 @@ void StageRunner::Impl::normalise(const std::vector<float>& weight, FormatSet fo
   }
 }
 
-void StageRunner::Impl::project_qkv(const Layer& layer, int thread) {
+// The outputs of the three lie one after another, each from a multiple of the grain on.
+void StageRunner::Impl::project_qkv(const Layer& layer, Pieces& pieces, int thread) {
   float* q = qkv_.as<float>();
   float* k = q + q_width();
   float* v = k + shape_.kv_width();
-  layer.q.multiply(input(thread), n_rows_, outputs_of(layer.q, thread), {q, qkv_width()});
-  layer.k.multiply(input(thread), n_rows_, outputs_of(layer.k, thread), {k, qkv_width()});
-  layer.v.multiply(input(thread), n_rows_, outputs_of(layer.v, thread), {v, qkv_width()});
+  const std::pair<const Linear*, float*> products[] = {{&layer.q, q}, {&layer.k, k}, {&layer.v, v}};
+  const auto room_of = [](const Linear& linear) {
+    return (linear.n_out() + Linear::kGrain - 1) / Linear::kGrain * Linear::kGrain;
+  };
+  divide(pieces, room_of(layer.q) + room_of(layer.k) + room_of(layer.v), [&](Part outputs) {
+    for (const auto& [linear, y] : products) {
+      const Part own{std::max<int64_t>(outputs.begin, 0), std::min(outputs.end, linear->n_out())};
+      linear->multiply(input(thread), n_rows_, own, {y, qkv_width()});
+      outputs = {outputs.begin - room_of(*linear), outputs.end - room_of(*linear)};
+    }
+  });
 }
 
 void StageRunner::Impl::turn_and_store(Layer& layer, std::span<const Row> rows, int thread) {
@@ -275,9 +307,8 @@ void StageRunner::Impl::turn_and_store(Layer& layer, std::span<const Row> rows, 
   }
 }
 
-// Several rows: tiles of neighbours, which mostly share their paths, by kv head, dealt out in turn. One row: its heads
-// are divided.
-void StageRunner::Impl::attend(const Layer& layer, int thread) {
+// Several rows: tiles of neighbours, which mostly share their paths, by kv head. One row: its heads are divided.
+void StageRunner::Impl::attend(const Layer& layer, Pieces& pieces, int thread) {
   const int64_t group = shape_.n_heads / shape_.n_kv_heads;
   AttentionRow tile[TreeAttention::kRows];
   const auto run = [&](int64_t first, int64_t n, Part heads) {
@@ -297,21 +328,25 @@ void StageRunner::Impl::attend(const Layer& layer, int thread) {
     return;
   }
   const int64_t n_tiles = (n_rows_ + TreeAttention::kRows - 1) / TreeAttention::kRows;
-  for (int64_t unit = thread; unit < n_tiles * shape_.n_kv_heads; unit += team_.size()) {
-    const int64_t first = unit / shape_.n_kv_heads * TreeAttention::kRows, kv_head = unit % shape_.n_kv_heads;
-    run(first, std::min(TreeAttention::kRows, n_rows_ - first), {kv_head * group, (kv_head + 1) * group});
+  const auto next = [&] { return pieces.take(n_tiles * shape_.n_kv_heads, 1, n_pieces()); };
+  for (Part units = next(); !units.empty(); units = next()) {
+    for (int64_t unit = units.begin; unit < units.end; ++unit) {
+      const int64_t first = unit / shape_.n_kv_heads * TreeAttention::kRows, kv_head = unit % shape_.n_kv_heads;
+      run(first, std::min(TreeAttention::kRows, n_rows_ - first), {kv_head * group, (kv_head + 1) * group});
+    }
   }
 }
 
 // gate = silu(gate) * up, each thread on the outputs that it computed itself.
-void StageRunner::Impl::feed_forward(const Layer& layer, int thread) {
-  const Part mine = outputs_of(layer.gate, thread);
-  layer.gate.multiply(input(thread), n_rows_, mine, {gate_.as<float>(), h_.d_ff});
-  layer.up.multiply(input(thread), n_rows_, mine, {up_.as<float>(), h_.d_ff});
-  for (int64_t i = 0; i < n_rows_; ++i) {
-    const int64_t at = i * h_.d_ff + mine.begin;
-    kernels_.silu_times(gate_.as<float>() + at, up_.as<float>() + at, mine.end - mine.begin);
-  }
+void StageRunner::Impl::feed_forward(const Layer& layer, Pieces& pieces, int thread) {
+  divide(pieces, h_.d_ff, [&](Part outputs) {
+    layer.gate.multiply(input(thread), n_rows_, outputs, {gate_.as<float>(), h_.d_ff});
+    layer.up.multiply(input(thread), n_rows_, outputs, {up_.as<float>(), h_.d_ff});
+    for (int64_t i = 0; i < n_rows_; ++i) {
+      const int64_t at = i * h_.d_ff + outputs.begin;
+      kernels_.silu_times(gate_.as<float>() + at, up_.as<float>() + at, outputs.end - outputs.begin);
+    }
+  });
 }
 
 void StageRunner::Impl::store_rows(FormatSet formats, const float* from, int64_t width, int thread) {
@@ -321,19 +356,23 @@ void StageRunner::Impl::store_rows(FormatSet formats, const float* from, int64_t
   }
 }
 
-void StageRunner::Impl::add_product(const Linear& linear, float* hidden, int thread) {
-  linear.multiply(input(thread), n_rows_, outputs_of(linear, thread), {hidden, h_.d_model, /*add=*/true});
+void StageRunner::Impl::add_product(const Linear& linear, Pieces& pieces, float* hidden, int thread) {
+  divide(pieces, linear.n_out(), [&](Part outputs) {
+    linear.multiply(input(thread), n_rows_, outputs, {hidden, h_.d_model, /*add=*/true});
+  });
 }
 
 void StageRunner::Impl::logits(int64_t n, const float* hidden, float* logits) {
   SLUICE_CHECK(head_.has_value(), "logits of a stage without a head");
   for (int64_t first = 0; first < n; first += options_.max_rows) {
     n_rows_ = std::min<int64_t>(n - first, options_.max_rows);
+    head_pieces_.restart();
     team_.run([&](int thread) {
       normalise(head_->norm, head_->formats, hidden + first * h_.d_model, thread);
       input_ready();
-      head_->output.multiply(input(thread), n_rows_, outputs_of(head_->output, thread),
-                             {logits + first * n_logits_, n_logits_});
+      divide(head_pieces_, head_->output.n_out(), [&](Part outputs) {
+        head_->output.multiply(input(thread), n_rows_, outputs, {logits + first * n_logits_, n_logits_});
+      });
     });
   }
 }

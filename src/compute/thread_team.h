@@ -67,4 +67,22 @@ inline Part part_of(int64_t n, int64_t grain, int thread, int n_threads) {
   return {at(thread), at(thread + 1)};
 }
 
+// Work of a region that its threads take piece by piece: one that is held up, or whose core is slower, leaves more to
+// the others.
+class Pieces {
+ public:
+  // REQUIRES: a barrier, or the beginning of the region, lies between this and every take().
+  void restart() { next_.store(0, std::memory_order_relaxed); }
+
+  // The next of about `pieces` pieces of [0, n), in multiples of `grain` (but for the end); empty when nothing is left.
+  Part take(int64_t n, int64_t grain, int64_t pieces) {
+    const int64_t size = ((n + grain - 1) / grain + pieces - 1) / pieces * grain;
+    const int64_t begin = next_.fetch_add(size, std::memory_order_relaxed);
+    return {begin, begin + size < n ? begin + size : n};
+  }
+
+ private:
+  alignas(64) std::atomic<int64_t> next_{0};
+};
+
 }  // namespace sluice

@@ -47,5 +47,28 @@ TEST(PartOf, CoversEverythingOnceInWholeGrains) {
   }
 }
 
+TEST(Pieces, AreTakenOnceEachAndCoverEverything) {
+  constexpr int64_t kGrain = 16;
+  for (const int64_t n : {0, 1, 16, 100, 1536}) {
+    for (const int64_t n_pieces : {1, 3, 8}) {
+      ThreadTeam team(3);
+      Pieces pieces;
+      std::vector<int> taken(static_cast<size_t>(n), 0), uneven(3, 0);
+      for (int round = 1; round <= 3; ++round) {
+        pieces.restart();
+        team.run([&](int thread) {
+          const auto next = [&] { return pieces.take(n, kGrain, n_pieces); };
+          for (Part part = next(); !part.empty(); part = next()) {
+            uneven[static_cast<size_t>(thread)] += part.begin % kGrain != 0;
+            for (int64_t i = part.begin; i < part.end; ++i) ++taken[static_cast<size_t>(i)];
+          }
+        });
+        EXPECT_EQ(taken, std::vector<int>(static_cast<size_t>(n), round));
+      }
+      EXPECT_EQ(uneven, std::vector<int>(3, 0));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice

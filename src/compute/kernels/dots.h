@@ -1,4 +1,5 @@
-// Integer sums of a block: sums[c], lane r = sum over 32 inputs k of value(row first_row + r, k) * x[c].q[k], exact.
+// Integer sums of a block: sums[part][c], lane r = sum over 32 inputs k of value(row + part * kRows + r, k) *
+// x[c].q[k], exact, for N parts of a group at once, so that a step of x is fetched once for all of them.
 //
 // Instructions that multiply unsigned by signed bytes want codes without signs: where kBias is not 0, the sums are of
 // value + kBias, and the caller subtracts kBias * sum(x).
@@ -8,6 +9,9 @@
 #include "compute/kernels/simd.h"
 
 namespace sluice::kernels::SLUICE_ISA {
+
+// Of a group of rows of weights, a vector's worth of rows each.
+inline constexpr int kParts = kGroup / kRows;
 
 #if SLUICE_SIMD_AVX512
 
@@ -27,6 +31,9 @@ inline __m512i look_up(const int8_t (&table)[16], int8_t bias, __m512i index) {
   const __m128i values = _mm_add_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)), _mm_set1_epi8(bias));
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), index);
 }
+
+template <class Codes>
+inline constexpr int kColumnsForAllParts = 8;
 
 template <class Codes>
 inline constexpr int kBias = 0;
@@ -87,23 +94,23 @@ inline void half_sums(const Codes& codes, const BlockInput* x, IntRows (&first)[
   }
 }
 
-template <class Codes, int C>
-inline void block_sums(const Codes& codes, int, const BlockInput* x, IntRows (&sums)[C]) {
+template <int N, class Codes, int C>
+inline void block_sums(const Codes& codes, int, const BlockInput* x, IntRows (&sums)[N][C]) {
   IntRows second[C];
-  half_sums(codes, x, sums, second);
-  for (int c = 0; c < C; ++c) sums[c].v = _mm512_add_epi32(sums[c].v, second[c].v);
+  half_sums(codes, x, sums[0], second);
+  for (int c = 0; c < C; ++c) sums[0][c].v = _mm512_add_epi32(sums[0][c].v, second[c].v);
 }
 
-template <int C>
+template <int N, int C>
 inline void scaled_sums(const Codes6& codes, int, const int8_t (&scale)[kGroup][2], const BlockInput* x,
-                        IntRows (&sums)[C]) {
+                        IntRows (&sums)[N][C]) {
   IntRows second[C];
-  half_sums(codes, x, sums, second);
+  half_sums(codes, x, sums[0], second);
   const __m512i pairs = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(scale)));
   const __m512i low = _mm512_srai_epi32(_mm512_slli_epi32(pairs, 16), 16), high = _mm512_srai_epi32(pairs, 16);
   for (int c = 0; c < C; ++c) {
-    const IntRows a = subtract(sums[c], 32 * x[c].half_sums[0]), b = subtract(second[c], 32 * x[c].half_sums[1]);
-    sums[c].v = _mm512_add_epi32(_mm512_mullo_epi32(a.v, low), _mm512_mullo_epi32(b.v, high));
+    const IntRows a = subtract(sums[0][c], 32 * x[c].half_sums[0]), b = subtract(second[c], 32 * x[c].half_sums[1]);
+    sums[0][c].v = _mm512_add_epi32(_mm512_mullo_epi32(a.v, low), _mm512_mullo_epi32(b.v, high));
   }
 }
 
@@ -143,9 +150,10 @@ inline StepPair steps(const Codes5& codes, int row, int i) {
 }
 inline StepPair steps(const Codes6& codes, int row, int i) {
   const StepPair low = nibbles(codes, row, i);
-  const auto bits = [&](int part) {
-    const __m256i moved = _mm256_srl_epi16(load32(codes.high[part][row]), _mm_cvtsi32_si128(2 * i));
-    return _mm256_slli_epi16(_mm256_and_si256(moved, bytes(3)), 4);
+  const auto bits = [&](int part) {  // to bits 4 and 5
+    const __m256i high = load32(codes.high[part][row]);
+    const __m256i moved = i < 2 ? _mm256_slli_epi16(high, 4 - 2 * i) : _mm256_srli_epi16(high, 2 * i - 4);
+    return _mm256_and_si256(moved, bytes(48));
   };
   return {_mm256_sub_epi8(_mm256_or_si256(low.first, bits(0)), bytes(32)),
           _mm256_sub_epi8(_mm256_or_si256(low.second, bits(1)), bytes(32))};
@@ -183,81 +191,111 @@ inline constexpr bool kSigned<Codes4> = false;
 template <>
 inline constexpr bool kSigned<Codes5> = false;
 
+// Of up to so many rows of x the registers hold the sums of all parts at once.
+template <class Codes>
+inline constexpr int kColumnsForAllParts = kStepsIn16Bits<Codes> == 4 ? 2 : 4;
+
 template <class Codes>
 inline __m256i products(__m256i w, __m256i x) {
   if constexpr (kSigned<Codes>) return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
   return _mm256_maddubs_epi16(w, x);
 }
 
-// sums[c], 16 lanes of 16 bits: over the first and the last four steps (All), or over one of the two halves.
-enum class Steps { kAll, kFirst, kSecond };
-template <Steps S, class Codes, int C>
-inline void sums_16(const Codes& codes, int row, const BlockInput* x, __m256i (&sums)[C]) {
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const StepPair w = steps(codes, row, i);
+// Step i of a half of the block, for eight rows.
+template <class Codes>
+inline __m256i half_step(const Codes& codes, int row, int half, int i) {
+  const StepPair pair = steps(codes, row, i);
+  return half == 0 ? pair.first : pair.second;
+}
+
+// 16 lanes of 16 bits: sums[part][c] over the steps of halves [kFirst, kLast].
+template <int kFirst, int kLast, int N, class Codes, int C>
+inline void sums_16(const Codes& codes, int row, const BlockInput* x, __m256i (&sums)[N][C]) {
+#pragma GCC unroll 8
+  for (int step = 4 * kFirst; step < 4 * kLast + 4; ++step) {
+    __m256i w[N];
+    for (int part = 0; part < N; ++part) w[part] = half_step(codes, row + part * kRows, step / 4, step % 4);
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {
-      const int8_t* q = x[c].q + 4 * i;
-      const __m256i first =
-          products<Codes>(S == Steps::kSecond ? w.second : w.first, splat_step(S == Steps::kSecond ? q + 16 : q));
-      sums[c] = i == 0 ? first : _mm256_add_epi16(sums[c], first);
-      if constexpr (S == Steps::kAll)
-        sums[c] = _mm256_add_epi16(sums[c], products<Codes>(w.second, splat_step(q + 16)));
-      pin(sums[c]);
-    }
-  }
-}
-
-// sums[c] = the 16-bit sums of both halves, those of each half times a factor.
-template <class Codes, int C>
-inline void add_halves(const Codes& codes, int row, const BlockInput* x, __m256i first_factor, __m256i second_factor,
-                       IntRows (&sums)[C]) {
-  __m256i half[C];
-  sums_16<Steps::kFirst>(codes, row, x, half);
-  for (int c = 0; c < C; ++c) sums[c].v = _mm256_madd_epi16(half[c], first_factor);
-  sums_16<Steps::kSecond>(codes, row, x, half);
-  for (int c = 0; c < C; ++c) sums[c].v = _mm256_add_epi32(sums[c].v, _mm256_madd_epi16(half[c], second_factor));
-}
-
-template <class Codes, int C>
-inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows (&sums)[C]) {
-  const __m256i ones = _mm256_set1_epi16(1);
-  if constexpr (kStepsIn16Bits<Codes> == 8) {
-    __m256i all[C];
-    sums_16<Steps::kAll>(codes, row, x, all);
-    for (int c = 0; c < C; ++c) sums[c].v = _mm256_madd_epi16(all[c], ones);
-  } else if constexpr (kStepsIn16Bits<Codes> == 4) {
-    add_halves(codes, row, x, ones, ones, sums);
-  } else {
-    for (int c = 0; c < C; ++c) sums[c].v = _mm256_setzero_si256();
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const StepPair w = steps(codes, row, i);
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) {
-        const __m256i a = _mm256_madd_epi16(products<Codes>(w.first, splat_step(x[c].q + 4 * i)), ones);
-        const __m256i b = _mm256_madd_epi16(products<Codes>(w.second, splat_step(x[c].q + 16 + 4 * i)), ones);
-        sums[c].v = _mm256_add_epi32(sums[c].v, _mm256_add_epi32(a, b));
-        pin(sums[c].v);
+      const __m256i in = splat_step(x[c].q + 4 * step);
+#pragma GCC unroll 2
+      for (int part = 0; part < N; ++part) {
+        const __m256i product = products<Codes>(w[part], in);
+        sums[part][c] = step == 4 * kFirst ? product : _mm256_add_epi16(sums[part][c], product);
+        pin(sums[part][c]);
       }
     }
   }
 }
 
-template <int C>
+// sums[part][c] = the 16-bit sums of both halves, those of each half times a factor.
+template <int N, class Codes, int C>
+inline void add_halves(const Codes& codes, int row, const BlockInput* x, const __m256i (&factors)[N][2],
+                       IntRows (&sums)[N][C]) {
+  __m256i half[N][C];
+  sums_16<0, 0>(codes, row, x, half);
+  for (int part = 0; part < N; ++part) {
+    for (int c = 0; c < C; ++c) sums[part][c].v = _mm256_madd_epi16(half[part][c], factors[part][0]);
+  }
+  sums_16<1, 1>(codes, row, x, half);
+  for (int part = 0; part < N; ++part) {
+    for (int c = 0; c < C; ++c) {
+      sums[part][c].v = _mm256_add_epi32(sums[part][c].v, _mm256_madd_epi16(half[part][c], factors[part][1]));
+    }
+  }
+}
+
+template <int N, class Codes, int C>
+inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows (&sums)[N][C]) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  if constexpr (kStepsIn16Bits<Codes> == 8) {
+    __m256i all[N][C];
+    sums_16<0, 1>(codes, row, x, all);
+    for (int part = 0; part < N; ++part) {
+      for (int c = 0; c < C; ++c) sums[part][c].v = _mm256_madd_epi16(all[part][c], ones);
+    }
+  } else if constexpr (kStepsIn16Bits<Codes> == 4) {
+    __m256i factors[N][2];
+    for (int part = 0; part < N; ++part) factors[part][0] = factors[part][1] = ones;
+    add_halves(codes, row, x, factors, sums);
+  } else {
+#pragma GCC unroll 8
+    for (int step = 0; step < kSteps; ++step) {
+      __m256i w[N];
+      for (int part = 0; part < N; ++part) w[part] = half_step(codes, row + part * kRows, step / 4, step % 4);
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) {
+        const __m256i in = splat_step(x[c].q + 4 * step);
+#pragma GCC unroll 2
+        for (int part = 0; part < N; ++part) {
+          const __m256i product = _mm256_madd_epi16(products<Codes>(w[part], in), ones);
+          sums[part][c].v = step == 0 ? product : _mm256_add_epi32(sums[part][c].v, product);
+          pin(sums[part][c].v);
+        }
+      }
+    }
+  }
+}
+
+template <int N, int C>
 inline void scaled_sums(const Codes6& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
-                        IntRows (&sums)[C]) {
-  const __m256i pairs = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scale[row])));
-  const __m256i first = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xA0), 0xA0);
-  const __m256i second = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xF5), 0xF5);
-  add_halves(codes, row, x, first, second, sums);
+                        IntRows (&sums)[N][C]) {
+  __m256i factors[N][2];
+  for (int part = 0; part < N; ++part) {
+    const auto* at = reinterpret_cast<const __m128i*>(scale[row + part * kRows]);
+    const __m256i pairs = _mm256_cvtepi8_epi16(_mm_loadu_si128(at));
+    factors[part][0] = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xA0), 0xA0);
+    factors[part][1] = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xF5), 0xF5);
+  }
+  add_halves(codes, row, x, factors, sums);
 }
 
 #else
 
 template <class Codes>
 inline constexpr int kBias = 0;
+template <class Codes>
+inline constexpr int kColumnsForAllParts = 0;
 
 #if SLUICE_SIMD_NEON
 
@@ -348,23 +386,28 @@ inline void half_sums(const Codes& codes, int first_row, const BlockInput* x, In
 
 #endif
 
-template <class Codes, int C>
-inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows (&sums)[C]) {
-  IntRows second[C];
-  half_sums(codes, row, x, sums, second);
-  for (int c = 0; c < C; ++c) {
-    for (int i = 0; i < kRows; ++i) sums[c].v[i] += second[c].v[i];
+template <int N, class Codes, int C>
+inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows (&sums)[N][C]) {
+  for (int part = 0; part < N; ++part) {
+    IntRows second[C];
+    half_sums(codes, row + part * kRows, x, sums[part], second);
+    for (int c = 0; c < C; ++c) {
+      for (int i = 0; i < kRows; ++i) sums[part][c].v[i] += second[c].v[i];
+    }
   }
 }
 
-template <int C>
+template <int N, int C>
 inline void scaled_sums(const Codes6& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
-                        IntRows (&sums)[C]) {
-  IntRows second[C];
-  half_sums(codes, row, x, sums, second);
-  for (int c = 0; c < C; ++c) {
-    for (int i = 0; i < kRows; ++i) {
-      sums[c].v[i] = sums[c].v[i] * scale[row + i][0] + second[c].v[i] * scale[row + i][1];
+                        IntRows (&sums)[N][C]) {
+  for (int part = 0; part < N; ++part) {
+    IntRows second[C];
+    half_sums(codes, row + part * kRows, x, sums[part], second);
+    for (int c = 0; c < C; ++c) {
+      for (int i = 0; i < kRows; ++i) {
+        const int8_t(&factors)[2] = scale[row + part * kRows + i];
+        sums[part][c].v[i] = sums[part][c].v[i] * factors[0] + second[c].v[i] * factors[1];
+      }
     }
   }
 }

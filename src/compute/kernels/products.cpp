@@ -33,8 +33,8 @@ inline Rows mins_of(const SuperScaleAndMin& s, int row, int block) {
   return mul_rows(mul_rows(load_rows(s.dmin + row), splat_rows(-1.0f)), load_rows(s.min[block] + row));
 }
 
-template <class P, int C>
-inline void sums_of(const P& packed, int row, int block, const BlockInput* x, IntRows (&sums)[C]) {
+template <class P, int N, int C>
+inline void sums_of(const P& packed, int row, int block, const BlockInput* x, IntRows (&sums)[N][C]) {
   if constexpr (__is_same(typename P::Scales, SuperScaleHalves)) {
     scaled_sums(packed.codes[block], row, packed.scales.scale[block], x, sums);
   } else {
@@ -42,7 +42,8 @@ inline void sums_of(const P& packed, int row, int block, const BlockInput* x, In
     constexpr int kSurplus = P::kOffset + kBias<typename P::Codes>;
     if constexpr (kSurplus != 0) {
       for (int c = 0; c < C; ++c) {
-        sums[c] = subtract(sums[c], kSurplus * (x[c].half_sums[0] + x[c].half_sums[1]));
+        const int32_t surplus = kSurplus * (x[c].half_sums[0] + x[c].half_sums[1]);
+        for (int part = 0; part < N; ++part) sums[part][c] = subtract(sums[part][c], surplus);
       }
     }
   }
@@ -50,16 +51,23 @@ inline void sums_of(const P& packed, int row, int block, const BlockInput* x, In
 
 // --- A tile: a group of rows of weights by C rows of x. The group's sums: y[part][c], part by part of kRows rows. ---
 
-inline constexpr int kParts = kGroup / kRows;
-
 // Keeps the compiler from fetching what the next part needs before this one is done: there are no registers for it.
 inline void next_part() { asm volatile("" ::: "memory"); }
 
-// A single row of x waits for memory: the processor's own prefetching stops at every page.
+// The processor's own prefetching stops at every page.
 inline void fetch_ahead(const void* at, size_t bytes) {
   constexpr size_t kAhead = 2048, kLine = 64;
   for (size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(static_cast<const char*>(at) + kAhead + i);
 }
+
+// As many rows of x, at most a panel, as the vector registers hold sums for.
+#if SLUICE_SIMD_AVX512
+constexpr int kDenseRows = 8, kQuantisedRows = 8;
+#elif SLUICE_SIMD_X86
+constexpr int kDenseRows = 4, kQuantisedRows = 8;
+#else
+constexpr int kDenseRows = 4, kQuantisedRows = 4;
+#endif
 
 template <class P>
 struct QuantisedTile {
@@ -70,27 +78,36 @@ struct QuantisedTile {
   // x: the panel's blocks, from the tile's first row on.
   template <int C>
   static inline void run(const Product& p, const std::byte* group, const BlockInput* x, Rows (&y)[kParts][C]) {
+    constexpr size_t kBlockBytes = sizeof(P) / P::Scales::kBlocks;  // with its share of the scales
     const P* packed = reinterpret_cast<const P*>(group);
     for (int64_t at = 0; at < p.n_in; at += kInputs, ++packed) {
-      if constexpr (C == 1) fetch_ahead(packed, sizeof *packed);
-      for (int block = 0; block < P::Scales::kBlocks; ++block, x += kPanel) {
-        for (int part = 0; part < kParts; ++part) {
-          add_block(*packed, part * kRows, block, x, y[part]);
+      for (int block = 0; block < P::Scales::kBlocks; ++block, x += kPanel, group += kBlockBytes) {
+        fetch_ahead(group, kBlockBytes);  // not more at once: a burst stops everything
+        constexpr int kAtOnce = C <= kColumnsForAllParts<typename P::Codes> ? kParts : 1;
+        for (int part = 0; part < kParts; part += kAtOnce) {
+          add_block<kAtOnce>(*packed, part, block, x, y);
           next_part();
         }
       }
     }
   }
 
-  template <int C>
-  static inline void add_block(const P& packed, int row, int block, const BlockInput* x, Rows (&y)[C]) {
-    IntRows sums[C];
-    sums_of(packed, row, block, x, sums);
-    const Rows scale = scales_of(packed.scales, row, block);
-    for (int c = 0; c < C; ++c) y[c] = fma_rows(mul_rows(scale, splat_rows(x[c].scale)), to_float(sums[c]), y[c]);
-    if constexpr (kHasMin<typename P::Scales>) {
-      const Rows min = mins_of(packed.scales, row, block);
-      for (int c = 0; c < C; ++c) y[c] = fma_rows(min, splat_rows(x[c].scaled_sum), y[c]);
+  // N parts of the group from `first` on.
+  template <int N, int C>
+  static inline void add_block(const P& packed, int first, int block, const BlockInput* x, Rows (&y)[kParts][C]) {
+    IntRows sums[N][C];
+    sums_of(packed, first * kRows, block, x, sums);
+    for (int i = 0; i < N; ++i) {
+      Rows(&y_part)[C] = y[first + i];
+      const int row = (first + i) * kRows;
+      const Rows scale = scales_of(packed.scales, row, block);
+      for (int c = 0; c < C; ++c) {
+        y_part[c] = fma_rows(mul_rows(scale, splat_rows(x[c].scale)), to_float(sums[i][c]), y_part[c]);
+      }
+      if constexpr (kHasMin<typename P::Scales>) {
+        const Rows min = mins_of(packed.scales, row, block);
+        for (int c = 0; c < C; ++c) y_part[c] = fma_rows(min, splat_rows(x[c].scaled_sum), y_part[c]);
+      }
     }
   }
 };
@@ -207,19 +224,10 @@ void multiply(const Product& p) {
   }
 }
 
-// As many rows of x, at most a panel, as the vector registers hold sums for.
-#if SLUICE_SIMD_AVX512
-constexpr int kDenseRows = 8, kQuantisedRows = 8, kTightRows = 8;
-#elif SLUICE_SIMD_X86
-constexpr int kDenseRows = 4, kQuantisedRows = 8, kTightRows = 8;
-#else
-constexpr int kDenseRows = 4, kQuantisedRows = 4, kTightRows = 4;
-#endif
-
 template <class Block>
 constexpr auto dense = multiply<DenseTile<Block>, kDenseRows>;
-template <class P, int Widest = kQuantisedRows>
-constexpr auto quantised = multiply<QuantisedTile<P>, Widest>;
+template <class P>
+constexpr auto quantised = multiply<QuantisedTile<P>, kQuantisedRows>;
 
 }  // namespace
 
@@ -230,12 +238,12 @@ void set_products(Kernels& kernels) {
   set(WeightForm::kBF16, dense<DenseBF16>);
   set(WeightForm::kQ4_0, quantised<PackedQ4_0>);
   set(WeightForm::kQ4_1, quantised<PackedQ4_1>);
-  set(WeightForm::kQ5_0, quantised<PackedQ5_0, kTightRows>);
-  set(WeightForm::kQ5_1, quantised<PackedQ5_1, kTightRows>);
+  set(WeightForm::kQ5_0, quantised<PackedQ5_0>);
+  set(WeightForm::kQ5_1, quantised<PackedQ5_1>);
   set(WeightForm::kQ8_0, quantised<PackedQ8_0>);
   set(WeightForm::kQ4_K, quantised<PackedQ4_K>);
-  set(WeightForm::kQ5_K, quantised<PackedQ5_K, kTightRows>);
-  set(WeightForm::kQ6_K, quantised<PackedQ6_K, kTightRows>);
+  set(WeightForm::kQ5_K, quantised<PackedQ5_K>);
+  set(WeightForm::kQ6_K, quantised<PackedQ6_K>);
   set(WeightForm::kIQ4_NL, quantised<PackedIQ4_NL>);
   set(WeightForm::kIQ4_XS, quantised<PackedIQ4_XS>);
   set(WeightForm::kMXFP4, quantised<PackedMXFP4>);
