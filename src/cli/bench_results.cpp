@@ -94,6 +94,7 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
       {"tree", options.branching},
       {"tree_nodes", options.tree_nodes},
       {"draft_rows", options.draft_rows},
+      {"draft_vocab", options.draft_vocab},
       {"budget", options.budget},
       {"fallback", options.fallback},
       {"lookahead", options.lookahead},

@@ -71,6 +71,12 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
                   "Nodes that a draft model expands at a time, for surge; 0: as many as pay")
       ->capture_default_str()
       ->check(whole_number(0, 256));
+  command
+      .add_option("--draft-vocab", options.draft_vocab,
+                  "Draft models guess among their first tokens only, so many, the commonest in most vocabularies: a "
+                  "smaller output matrix to read, e.g. 32768; 0: all")
+      ->capture_default_str()
+      ->check(whole_number(0));
   command.add_option("--budget", options.budget, "Outcomes of a verification that ssd drafts for")
       ->capture_default_str()
       ->check(whole_number(1, 128));

@@ -183,7 +183,8 @@ Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter 
     pipeline.n_cells = engine.n_cells + 1024;
     pipeline.cuts = {{0, draft.hparams().n_layers}};
     pipeline.candidates = options_.children;
-    pipeline.guessable = tokenizer_->size();
+    pipeline.guessable =
+        options_.draft_vocab > 0 ? std::min(options_.draft_vocab, tokenizer_->size()) : tokenizer_->size();
     engine.drafts.push_back(
         {.name = draft.hparams().name, .n_cells = pipeline.n_cells, .n_stages = 1, .head = std::nullopt});
     SLUICE_TRY(auto workers, make_workers(draft, pipeline));

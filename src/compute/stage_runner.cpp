@@ -21,7 +21,7 @@ Status check_options(const ModelFile& model, const StageOptions& o) {
   if (o.range.first < 0 || o.range.first > o.range.last || o.range.last > n_layers) {
     return input_error(of + "a stage must lie within layers 0 to " + std::to_string(n_layers));
   }
-  if (o.n_cells < 1 || o.max_rows < 1 || o.threads < 1) {
+  if (o.n_cells < 1 || o.max_rows < 1 || o.threads < 1 || o.n_logits < 0) {
     return input_error(of + "cells, rows and threads of a stage must be at least 1");
   }
   for (const int32_t tap : o.taps) {
@@ -138,7 +138,7 @@ class StageRunner::Impl {
 StageRunner::Impl::Impl(const ModelFile& model, const StageOptions& options, StageWeights weights)
     : options_(options),
       h_(model.hparams()),
-      n_logits_(model.n_logits()),
+      n_logits_(options.n_logits > 0 ? std::min(options.n_logits, model.n_logits()) : model.n_logits()),
       weights_(std::move(weights)),
       shape_{h_.n_heads, h_.n_kv_heads, h_.head_dim},
       rope_(h_.rope, vector_or_empty(weights_.rope_factors)),
@@ -183,6 +183,7 @@ Status StageRunner::Impl::prepare_layers() {
 }
 
 Status StageRunner::Impl::prepare_head() {
+  weights_.output.ne[1] = n_logits_;
   SLUICE_TRY(head_, make_head(packer()));
   return {};
 }

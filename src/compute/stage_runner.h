@@ -20,6 +20,7 @@ struct StageOptions {
   LayerRange range;
   bool with_embedding = true;  // rows come as tokens
   bool with_head = true;       // logits() can be asked
+  int32_t n_logits = 0;        // of so many first tokens only; 0: all
   KvType kv = KvType::kF16;
   int32_t n_cells = 0;     // cells 0 … n_cells - 1 may be used
   int32_t max_rows = 256;  // the widest batch
@@ -52,7 +53,8 @@ class StageRunner {
   // The tapped hidden states of the last run(): [rows, d_model] of options().taps[i].
   std::span<const float> tap(size_t i) const;
 
-  // The output head on some hidden states. hidden: [n, d_model]; logits: [n, n_logits] of the model.
+  // The output head on some hidden states. hidden: [n, d_model]; logits: [n, n_logits], those of the options or
+  // the model's.
   void logits(std::span<const float> hidden, std::span<float> logits);
 
  private:

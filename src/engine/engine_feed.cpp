@@ -126,12 +126,13 @@ void Engine::tell_children(const std::vector<Planned>& plan, Batch& batch) {
   if (!late.draws.empty()) executor_->cancel(kTarget, std::move(late));
 }
 
-// Nothing is under way, and no state that a head waits for.
+// Nothing is under way, no report of a stage either, and no state that a head waits for.
 bool Engine::is_quiet(const Lane& lane) const {
   const auto waits = [&](const Request* request) {
     return request->last_verified.valid() && request->source_of(lane.model) && !lane.head->knows_committed(*request);
   };
-  return lane.in_flight.empty() && !(lane.head && std::any_of(running_.begin(), running_.end(), waits));
+  return lane.in_flight.empty() && lane.first_stage_load == 0 &&
+         !(lane.head && std::any_of(running_.begin(), running_.end(), waits));
 }
 
 // Under rule `reject`: a node whose parent is on its way has been drawn meanwhile.

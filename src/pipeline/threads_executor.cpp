@@ -209,6 +209,8 @@ class ThreadsExecutor final : public Executor {
                                since_start(end),
                                static_cast<uint16_t>(done.rows_computed),
                                model.id};
+      // Before the outcome: who decides what comes next must know that the stage is free.
+      events_.push(report, end);
       if (last) {
         done.outcome.model = model.id;
         events_.push(std::move(done.outcome), end + message_delay(model));
@@ -217,7 +219,6 @@ class ThreadsExecutor final : public Executor {
         previous_arrival = std::max(previous_arrival, end + seconds(transfer));
         model.stages[s + 1].messages.push(std::move(done.onward), previous_arrival);
       }
-      events_.push(report, end);  // the coordinator sits beside the first stage; of the others it only keeps the record
     }
   }
 

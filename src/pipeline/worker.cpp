@@ -283,6 +283,8 @@ Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineO
   std::vector<Worker> workers;
   const size_t n = options.cuts.size();
   const bool lazy = options.memo != nullptr;
+  const bool some = options.guessable > 0 && model.head_tokens().empty();
+  const int32_t n_logits = some ? std::min(options.guessable, model.n_logits()) : model.n_logits();
   for (size_t s = 0; s < n; ++s) {
     const bool last = s + 1 == n;
     std::vector<int32_t> taps;
@@ -291,7 +293,7 @@ Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineO
     const Worker::Options worker{.stage = StageId(static_cast<int32_t>(s)),
                                  .last = last,
                                  .d_model = model.hparams().d_model,
-                                 .n_vocab = model.n_logits(),
+                                 .n_vocab = n_logits,
                                  .candidates = options.candidates,
                                  .guessable = options.guessable,
                                  .vocabulary = model.head_tokens(),
@@ -304,6 +306,7 @@ Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineO
     SLUICE_TRY(auto runner, StageRunner::create(model, {.range = range,
                                                         .with_embedding = range.first == 0,
                                                         .with_head = last,
+                                                        .n_logits = n_logits,
                                                         .kv = options.kv,
                                                         .n_cells = options.n_cells,
                                                         .max_rows = options.max_rows,

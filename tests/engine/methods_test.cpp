@@ -184,7 +184,22 @@ TEST(Sd, EitherTheDraftModelOrTheTargetIsAtWork) {
       EXPECT_TRUE(d.second <= t.first + 1e-9 || t.second <= d.first + 1e-9) << "at " << d.first << " both";
 }
 
-// A draft model that is right and needs less than a step: one level a step, every step, and no step longer.
+// In real time too, where a draft model's answer and the word that it is free come one after the other.
+TEST(Sd, NoVerificationGoesWithoutItsChain) {
+  PipelineSpec setup = pipeline(1, {&two_layers()});
+  setup.threads = true;
+  RequestSpec spec = ask("sd", 150);
+  spec.method_options.depth = 2;
+  const Ran ran = run(setup, spec);
+  size_t chains = 0, short_ones = 0;
+  for (const TraceBatch* batch : batches_of(ran.trace, true)) {
+    if (batch->rows.front().fate == Fate::kPrompt) continue;
+    (batch->rows.size() == 3 ? chains : short_ones) += 1;
+  }
+  EXPECT_GT(chains, 40u);
+  EXPECT_LE(short_ones, 3u);  // the first, and those at the end of the answer
+}
+
 TEST(Sd, WhatTheTextForetellsCostsNoDraftPassAndNoPlaceInTheChain) {
   RequestSpec spec = ask("sd", 100);
   spec.sampling.logit_bias = {{3 + 'a', 1000.0f}};
@@ -197,6 +212,7 @@ TEST(Sd, WhatTheTextForetellsCostsNoDraftPassAndNoPlaceInTheChain) {
   EXPECT_LT(both.last_token - both.first_token, 0.5 * (alone.last_token - alone.first_token));
 }
 
+// A draft model that is right and needs less than a step: one level a step, every step, and no step longer.
 TEST(SpecPipe, ADraftModelFasterThanAStageCostsNoTime) {
   for (const double draft : {0.0001, 0.0009}) {
     const Ran ran = run(pipeline(6, {&six_layers()}, draft), ask("specpipe", 100));
