@@ -283,8 +283,8 @@ Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineO
   std::vector<Worker> workers;
   const size_t n = options.cuts.size();
   const bool lazy = options.memo != nullptr;
-  const bool some = options.guessable > 0 && model.head_tokens().empty();
-  const int32_t n_logits = some ? std::min(options.guessable, model.n_logits()) : model.n_logits();
+  const bool limited = options.guessable > 0 && model.head_tokens().empty();
+  const int32_t n_logits = limited ? std::min(options.guessable, model.n_logits()) : model.n_logits();
   for (size_t s = 0; s < n; ++s) {
     const bool last = s + 1 == n;
     std::vector<int32_t> taps;

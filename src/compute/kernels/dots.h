@@ -32,6 +32,7 @@ inline __m512i look_up(const int8_t (&table)[16], int8_t bias, __m512i index) {
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), index);
 }
 
+// The only part is all of them.
 template <class Codes>
 inline constexpr int kColumnsForAllParts = 8;
 
@@ -294,6 +295,7 @@ inline void scaled_sums(const Codes6& codes, int row, const int8_t (&scale)[kGro
 
 template <class Codes>
 inline constexpr int kBias = 0;
+// Sums lie in memory: one part at a time.
 template <class Codes>
 inline constexpr int kColumnsForAllParts = 0;
 
