@@ -35,6 +35,7 @@ json default_of(const std::string& setting) {
   if (setting == "lossy_p") return options.sampling.accept_p;
   if (setting == "group") return options.group;
   if (setting == "concurrency") return options.concurrency;
+  if (setting == "draft_vocab") return options.draft_vocab;
   return {};
 }
 

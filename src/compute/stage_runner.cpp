@@ -95,11 +95,11 @@ class StageRunner::Impl {
     constexpr int64_t kMostEach = 8;
     return team_.size() == 1 ? 1 : std::clamp<int64_t>(n_rows_ / 4, 1, kMostEach) * team_.size();
   }
-  // Calls work(outputs) for pieces of [0, n_out) until the team has done them all.
+  // Calls work(part) for pieces of [0, n) until the team has done them all.
   template <class Work>
-  void divide(Pieces& pieces, int64_t n_out, Work&& work) {
-    const auto next = [&] { return pieces.take(n_out, Linear::kGrain, n_pieces()); };
-    for (Part outputs = next(); !outputs.empty(); outputs = next()) work(outputs);
+  void divide(Pieces& pieces, int64_t n, int64_t grain, Work&& work) {
+    const auto next = [&] { return pieces.take(n, grain, n_pieces()); };
+    for (Part part = next(); !part.empty(); part = next()) work(part);
   }
   int64_t q_width() const { return int64_t{shape_.n_heads} * shape_.head_dim; }
   int64_t qkv_width() const { return q_width() + 2 * shape_.kv_width(); }
@@ -279,7 +279,7 @@ void StageRunner::Impl::project_qkv(const Layer& layer, Pieces& pieces, int thre
   const auto room_of = [](const Linear& linear) {
     return (linear.n_out() + Linear::kGrain - 1) / Linear::kGrain * Linear::kGrain;
   };
-  divide(pieces, room_of(layer.q) + room_of(layer.k) + room_of(layer.v), [&](Part outputs) {
+  divide(pieces, room_of(layer.q) + room_of(layer.k) + room_of(layer.v), Linear::kGrain, [&](Part outputs) {
     for (const auto& [linear, y] : products) {
       const Part own{std::max<int64_t>(outputs.begin, 0), std::min(outputs.end, linear->n_out())};
       linear->multiply(input(thread), n_rows_, own, {y, qkv_width()});
@@ -329,18 +329,17 @@ void StageRunner::Impl::attend(const Layer& layer, Pieces& pieces, int thread) {
     return;
   }
   const int64_t n_tiles = (n_rows_ + TreeAttention::kRows - 1) / TreeAttention::kRows;
-  const auto next = [&] { return pieces.take(n_tiles * shape_.n_kv_heads, 1, n_pieces()); };
-  for (Part units = next(); !units.empty(); units = next()) {
+  divide(pieces, n_tiles * shape_.n_kv_heads, 1, [&](Part units) {
     for (int64_t unit = units.begin; unit < units.end; ++unit) {
       const int64_t first = unit / shape_.n_kv_heads * TreeAttention::kRows, kv_head = unit % shape_.n_kv_heads;
       run(first, std::min(TreeAttention::kRows, n_rows_ - first), {kv_head * group, (kv_head + 1) * group});
     }
-  }
+  });
 }
 
 // gate = silu(gate) * up, each thread on the outputs that it computed itself.
 void StageRunner::Impl::feed_forward(const Layer& layer, Pieces& pieces, int thread) {
-  divide(pieces, h_.d_ff, [&](Part outputs) {
+  divide(pieces, h_.d_ff, Linear::kGrain, [&](Part outputs) {
     layer.gate.multiply(input(thread), n_rows_, outputs, {gate_.as<float>(), h_.d_ff});
     layer.up.multiply(input(thread), n_rows_, outputs, {up_.as<float>(), h_.d_ff});
     for (int64_t i = 0; i < n_rows_; ++i) {
@@ -358,7 +357,7 @@ void StageRunner::Impl::store_rows(FormatSet formats, const float* from, int64_t
 }
 
 void StageRunner::Impl::add_product(const Linear& linear, Pieces& pieces, float* hidden, int thread) {
-  divide(pieces, linear.n_out(), [&](Part outputs) {
+  divide(pieces, linear.n_out(), Linear::kGrain, [&](Part outputs) {
     linear.multiply(input(thread), n_rows_, outputs, {hidden, h_.d_model, /*add=*/true});
   });
 }
@@ -371,7 +370,7 @@ void StageRunner::Impl::logits(int64_t n, const float* hidden, float* logits) {
     team_.run([&](int thread) {
       normalise(head_->norm, head_->formats, hidden + first * h_.d_model, thread);
       input_ready();
-      divide(head_pieces_, head_->output.n_out(), [&](Part outputs) {
+      divide(head_pieces_, head_->output.n_out(), Linear::kGrain, [&](Part outputs) {
         head_->output.multiply(input(thread), n_rows_, outputs, {logits + first * n_logits_, n_logits_});
       });
     });

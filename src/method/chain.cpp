@@ -19,7 +19,10 @@ Chain grow_chain(TokenTree& tree, NodeId from, int32_t length, int32_t last_posi
     const auto known = tree.child(tip.id, token);
     const bool free = known ? tree.node(*known).free : !tip.drafted;
     const bool worth = tip.log_path - begin + std::log(probability) > kLeastFree;
-    if (free ? !worth : left == 0) return chain;
+    if (free ? !worth : left == 0) {
+      chain.undrafted = !tip.drafted && left > 0;
+      return chain;
+    }
     left -= !free;
     chain.nodes.push_back(known ? *known : tree.append(tip.id, token, probability));
   }

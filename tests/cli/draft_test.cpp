@@ -66,6 +66,19 @@ TEST(Draft, SourcesMayBeNamedAndFused) {
   }
 }
 
+TEST(Draft, MayGuessAmongItsFirstTokensOnly) {
+  const auto sd = [](const Program::Arguments& more) {
+    Program::Arguments arguments = {"--method", "sd", "--draft", draft_model(3), "--executor", "virtual"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return answer(arguments);
+  };
+  const json all = sd({}), too_many = sd({"--draft-vocab", "1000000"}), one = sd({"--draft-vocab", "1"});
+  EXPECT_EQ(too_many["accepted"], all["accepted"]) << "there are no more";
+  EXPECT_EQ(one["tokens"], all["tokens"]);
+  EXPECT_GT(one["drafted"].get<int>(), 0);
+  EXPECT_LT(one["accepted"].get<int>(), all["accepted"].get<int>());
+}
+
 TEST(Draft, BenchComparesMethodsWithItAndCountsTurns) {
   const std::string folder = temp_path("draft-prompts"), out = temp_path("draft-bench.json");
   std::filesystem::create_directory(folder);

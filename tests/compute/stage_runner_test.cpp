@@ -278,6 +278,36 @@ TEST(StageRunner, TapsAreTheHiddenStatesBetweenLayers) {
   EXPECT_EQ(whole[0], embedded);
 }
 
+TEST(StageRunner, ReadsOnlyTheFirstRowsOfTheOutputWhereThatIsAsked) {
+  TinyModelSpec spec{.n_layers = 1, .d_model = 256, .n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .d_ff = 256};
+  spec.type = GGML_TYPE_Q4_1;
+  const ModelFile model = open_model(write_tiny_model(spec, temp_path("first_rows.gguf")));
+  const auto d = static_cast<size_t>(model.hparams().d_model);
+  const int32_t n_all = model.n_logits();
+  Dice dice(3);
+  std::vector<float> hidden(3 * d);
+  for (float& x : hidden) x = static_cast<float>(dice.uniform()) - 0.5f;
+  const auto logits = [&](int32_t asked, int32_t expected) {
+    StageRunner runner = *StageRunner::create(
+        model, {.range = {0, 1}, .with_head = true, .n_logits = asked, .n_cells = 4, .max_rows = 4, .threads = 2});
+    std::vector<float> out(3 * static_cast<size_t>(expected));
+    runner.logits(hidden, out);
+    return out;
+  };
+  const std::vector<float> all = logits(0, n_all);
+  EXPECT_EQ(logits(n_all + 7, n_all), all) << "there are no more";
+  for (const int32_t n : {1, 16, 37}) {
+    const std::vector<float> first = logits(n, n);
+    for (size_t row = 0; row < 3; ++row) {
+      for (int32_t i = 0; i < n; ++i) {
+        const auto at = static_cast<size_t>(i);
+        ASSERT_EQ(first[row * static_cast<size_t>(n) + at], all[row * static_cast<size_t>(n_all) + at]) << n;
+      }
+    }
+  }
+  EXPECT_FALSE(StageRunner::create(model, {.range = {0, 1}, .n_logits = -1, .n_cells = 4}));
+}
+
 TEST(StageRunner, RefusesOptionsThatDoNotFitTheModel) {
   const ModelFile model = open_model(write_tiny_model({}, temp_path("options.gguf")));
   EXPECT_FALSE(StageRunner::create(model, {.range = {0, 5}, .n_cells = 4}));

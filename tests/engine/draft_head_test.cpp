@@ -121,6 +121,19 @@ TEST(DraftHead, TranslatesItsRowsIntoTokens) {
     EXPECT_EQ(drafted.candidates.size(), 5u);
     for (const Candidate& c : drafted.candidates) EXPECT_LT(c.token, bound);
   }
+  const std::vector<Drafted> first_rows = candidates(whole, nullptr, bound);  // of the whole matrix no more are read
+  for (size_t i = 0; i < first_rows.size(); ++i) {
+    std::vector<Token> expected, got;
+    for (const Candidate& c : all[i].candidates)
+      if (c.token < bound) expected.push_back(c.token);
+    for (const Candidate& c : first_rows[i].candidates) {
+      EXPECT_LT(c.token, bound);
+      got.push_back(c.token);
+    }
+    ASSERT_GE(got.size(), expected.size());
+    got.resize(expected.size());
+    EXPECT_EQ(got, expected);
+  }
 }
 
 TEST(DraftHead, WithSomeTokensOnlyChangesNoAnswer) {

@@ -151,5 +151,20 @@ TEST(GrowChain, EndsAtItsLengthTheLastPositionOrSilence) {
   EXPECT_FALSE(to_silence.undrafted);
 }
 
+TEST(GrowChain, AsksTheDraftWhereAForetoldTokenIsNotLikelyEnough) {
+  TokenTree tree(0, 5);
+  const NodeId root = tree.root().id;
+  tree.foretell(root, {{4, 0.1f}});
+  Chain chain = grow_chain(tree, root, 3, 100);
+  EXPECT_EQ(chain.nodes, std::vector{root});
+  EXPECT_TRUE(chain.undrafted);
+  chain = grow_chain(tree, root, 0, 100);
+  EXPECT_FALSE(chain.undrafted) << "no drafts are left";
+  tree.set_candidates(root, {{7, 0.9f}, {4, 0.1f}});
+  chain = grow_chain(tree, root, 1, 100);
+  ASSERT_EQ(chain.nodes.size(), 2u);
+  EXPECT_EQ(tree.node(chain.nodes[1]).token, 7);
+}
+
 }  // namespace
 }  // namespace sluice

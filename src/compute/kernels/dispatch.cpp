@@ -2,6 +2,8 @@
 
 #if defined(__aarch64__)
 #include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <cpuid.h>
 #endif
 
 #include "compute/kernels/kernels.h"
@@ -15,12 +17,21 @@ namespace sluice::kernels {
 SLUICE_DECLARE(scalar)
 #if defined(__x86_64__)
 SLUICE_DECLARE(avx2)
+SLUICE_DECLARE(avxvnni)
 SLUICE_DECLARE(avx512)
 #elif defined(__aarch64__)
 SLUICE_DECLARE(neon)
 #endif
 
 namespace {
+
+#if defined(__x86_64__)
+// The 256-bit form of VNNI, which compilers do not all know by name.
+bool has_avx_vnni() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1) != 0;
+}
+#endif
 
 std::vector<const Kernels*> find_runnable() {
   std::vector<const Kernels*> found;
@@ -30,6 +41,10 @@ std::vector<const Kernels*> find_runnable() {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {  // with F16C on every processor there is
     static const Kernels of_avx2 = avx2::table();
     found.push_back(&of_avx2);
+    if (has_avx_vnni()) {
+      static const Kernels of_avxvnni = avxvnni::table();
+      found.push_back(&of_avxvnni);
+    }
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni")) {
       static const Kernels of_avx512 = avx512::table();

@@ -13,6 +13,19 @@ namespace sluice::kernels::SLUICE_ISA {
 // Of a group of rows of weights, a vector's worth of rows each.
 inline constexpr int kParts = kGroup / kRows;
 
+template <class Codes>
+inline constexpr int kBias = 0;
+#if SLUICE_SIMD_VNNI
+template <>
+inline constexpr int kBias<CodesNonlinear4> = 127;
+template <>
+inline constexpr int kBias<CodesFloat4> = 12;
+template <>
+inline constexpr int kBias<Codes6> = 32;
+template <>
+inline constexpr int kBias<Codes8> = 128;
+#endif
+
 #if SLUICE_SIMD_AVX512
 
 // Steps i and i + 4 of all rows.
@@ -35,17 +48,6 @@ inline __m512i look_up(const int8_t (&table)[16], int8_t bias, __m512i index) {
 // The only part is all of them.
 template <class Codes>
 inline constexpr int kColumnsForAllParts = 8;
-
-template <class Codes>
-inline constexpr int kBias = 0;
-template <>
-inline constexpr int kBias<CodesNonlinear4> = 127;
-template <>
-inline constexpr int kBias<CodesFloat4> = 12;
-template <>
-inline constexpr int kBias<Codes6> = 32;
-template <>
-inline constexpr int kBias<Codes8> = 128;
 
 inline StepPair steps(const Codes4& codes, int i) { return nibbles(codes, i); }
 inline StepPair steps(const CodesNonlinear4& codes, int i) {
@@ -110,7 +112,8 @@ inline void scaled_sums(const Codes6& codes, int, const int8_t (&scale)[kGroup][
   const __m512i pairs = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(scale)));
   const __m512i low = _mm512_srai_epi32(_mm512_slli_epi32(pairs, 16), 16), high = _mm512_srai_epi32(pairs, 16);
   for (int c = 0; c < C; ++c) {
-    const IntRows a = subtract(sums[0][c], 32 * x[c].half_sums[0]), b = subtract(second[c], 32 * x[c].half_sums[1]);
+    const IntRows a = subtract(sums[0][c], kBias<Codes6> * x[c].half_sums[0]);
+    const IntRows b = subtract(second[c], kBias<Codes6> * x[c].half_sums[1]);
     sums[0][c].v = _mm512_add_epi32(_mm512_mullo_epi32(a.v, low), _mm512_mullo_epi32(b.v, high));
   }
 }
@@ -123,6 +126,7 @@ struct StepPair {
 };
 
 inline __m256i load32(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+inline __m128i load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 inline __m256i bytes(int8_t x) { return _mm256_set1_epi8(x); }
 
 inline StepPair nibbles(const Nibbles& codes, int row, int i) {
@@ -169,8 +173,71 @@ inline __m256i splat_step(const int8_t* x) {
   return _mm256_set1_epi32(four);
 }
 
+// Step i of a half of the block, for eight rows.
 template <class Codes>
-inline constexpr int kBias = 0;
+inline __m256i half_step(const Codes& codes, int row, int half, int i) {
+  const StepPair pair = steps(codes, row, i);
+  return half == 0 ? pair.first : pair.second;
+}
+
+#if SLUICE_SIMD_VNNI
+
+// Of up to so many rows of x the registers hold the sums of all parts at once.
+template <class Codes>
+inline constexpr int kColumnsForAllParts = 4;
+
+// sums[part][c] over a half of the block, added to what is there.
+template <int N, class Codes, int C>
+inline void add_half(const Codes& codes, int row, int half, const BlockInput* x, IntRows (&sums)[N][C]) {
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    __m256i w[N];
+    for (int part = 0; part < N; ++part) {
+      w[part] = _mm256_add_epi8(half_step(codes, row + part * kRows, half, i), bytes(static_cast<int8_t>(kBias<Codes>)));
+    }
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) {
+      const __m256i in = splat_step(x[c].q + 16 * half + 4 * i);
+#pragma GCC unroll 2
+      for (int part = 0; part < N; ++part) sums[part][c].v = _mm256_dpbusd_avx_epi32(sums[part][c].v, w[part], in);
+    }
+  }
+}
+
+template <int N, int C>
+inline void clear(IntRows (&sums)[N][C]) {
+  for (int part = 0; part < N; ++part) {
+    for (int c = 0; c < C; ++c) sums[part][c].v = _mm256_setzero_si256();
+  }
+}
+
+template <int N, class Codes, int C>
+inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows (&sums)[N][C]) {
+  clear(sums);
+  add_half(codes, row, 0, x, sums);
+  add_half(codes, row, 1, x, sums);
+}
+
+template <int N, int C>
+inline void scaled_sums(const Codes6& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
+                        IntRows (&sums)[N][C]) {
+  clear(sums);
+  for (int half = 0; half < 2; ++half) {
+    IntRows of_half[N][C];
+    clear(of_half);
+    add_half(codes, row, half, x, of_half);
+    for (int part = 0; part < N; ++part) {
+      const __m256i pairs = _mm256_cvtepi8_epi16(load16(scale[row + part * kRows]));
+      const __m256i factor = _mm256_srai_epi32(half == 0 ? _mm256_slli_epi32(pairs, 16) : pairs, 16);
+      for (int c = 0; c < C; ++c) {
+        const IntRows a = subtract(of_half[part][c], kBias<Codes6> * x[c].half_sums[half]);
+        sums[part][c].v = _mm256_add_epi32(sums[part][c].v, _mm256_mullo_epi32(a.v, factor));
+      }
+    }
+  }
+}
+
+#else
 
 // Products of pairs of bytes are summed in 16 bits. So many steps fit: their codes' largest value times 127 times 2
 // stays below 2^15.
@@ -200,13 +267,6 @@ template <class Codes>
 inline __m256i products(__m256i w, __m256i x) {
   if constexpr (kSigned<Codes>) return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
   return _mm256_maddubs_epi16(w, x);
-}
-
-// Step i of a half of the block, for eight rows.
-template <class Codes>
-inline __m256i half_step(const Codes& codes, int row, int half, int i) {
-  const StepPair pair = steps(codes, row, i);
-  return half == 0 ? pair.first : pair.second;
 }
 
 // 16 lanes of 16 bits: sums[part][c] over the steps of halves [kFirst, kLast].
@@ -283,18 +343,17 @@ inline void scaled_sums(const Codes6& codes, int row, const int8_t (&scale)[kGro
                         IntRows (&sums)[N][C]) {
   __m256i factors[N][2];
   for (int part = 0; part < N; ++part) {
-    const auto* at = reinterpret_cast<const __m128i*>(scale[row + part * kRows]);
-    const __m256i pairs = _mm256_cvtepi8_epi16(_mm_loadu_si128(at));
+    const __m256i pairs = _mm256_cvtepi8_epi16(load16(scale[row + part * kRows]));
     factors[part][0] = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xA0), 0xA0);
     factors[part][1] = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xF5), 0xF5);
   }
   add_halves(codes, row, x, factors, sums);
 }
 
+#endif
+
 #else
 
-template <class Codes>
-inline constexpr int kBias = 0;
 // Sums lie in memory: one part at a time.
 template <class Codes>
 inline constexpr int kColumnsForAllParts = 0;

@@ -15,7 +15,7 @@ inline constexpr int kGroup = 16;      // rows
 inline constexpr int kBlock = 32;      // inputs of a quantised block
 inline constexpr int kSteps = 8;       // of a block
 inline constexpr int kDenseBlock = 8;  // inputs that are summed before they are added to the rest
-inline constexpr int kDenseRun = 8;    // blocks that are summed before they are added to the rest
+inline constexpr int kDenseRun = 4;    // blocks, and again runs, that are summed before they are added to the rest
 
 // --- Activations, in panels of 8 rows: all rows of a block of inputs lie side by side. ---
 

@@ -51,6 +51,19 @@ inline void sums_of(const P& packed, int row, int block, const BlockInput* x, In
 
 // --- A tile: a group of rows of weights by C rows of x. The group's sums: y[part][c], part by part of kRows rows. ---
 
+template <int C>
+inline void clear(Rows (&y)[kParts][C]) {
+  for (int part = 0; part < kParts; ++part) {
+    for (int c = 0; c < C; ++c) y[part][c] = zero_rows();
+  }
+}
+template <int C>
+inline void add(const Rows (&more)[kParts][C], Rows (&y)[kParts][C]) {
+  for (int part = 0; part < kParts; ++part) {
+    for (int c = 0; c < C; ++c) y[part][c] = add_rows(y[part][c], more[part][c]);
+  }
+}
+
 // Keeps the compiler from fetching what the next part needs before this one is done: there are no registers for it.
 inline void next_part() { asm volatile("" ::: "memory"); }
 
@@ -133,17 +146,18 @@ struct DenseTile {
     const Block* block = reinterpret_cast<const Block*>(group);
     const Block* end = block + (p.n_in + kDenseBlock - 1) / kDenseBlock;
     while (block < end) {
-      Rows subtotal[kParts][C];
-      for (int part = 0; part < kParts; ++part) {
-        for (int c = 0; c < C; ++c) subtotal[part][c] = zero_rows();
+      Rows of_runs[kParts][C];
+      clear(of_runs);
+      for (int run = 0; run < kDenseRun && block < end; ++run) {
+        Rows of_blocks[kParts][C];
+        clear(of_blocks);
+        for (int i = 0; i < kDenseRun && block < end; ++i, ++block, x += kPanel) {
+          if constexpr (C == 1) fetch_ahead(block, sizeof *block);
+          add_block(*block, x, of_blocks);
+        }
+        add(of_blocks, of_runs);
       }
-      for (int i = 0; i < kDenseRun && block < end; ++i, ++block, x += kPanel) {
-        if constexpr (C == 1) fetch_ahead(block, sizeof *block);
-        add_block(*block, x, subtotal);
-      }
-      for (int part = 0; part < kParts; ++part) {
-        for (int c = 0; c < C; ++c) y[part][c] = add_rows(y[part][c], subtotal[part][c]);
-      }
+      add(of_runs, y);
     }
   }
 
@@ -171,9 +185,7 @@ struct DenseTile {
         }
       }
     }
-    for (int part = 0; part < kParts; ++part) {
-      for (int c = 0; c < C; ++c) y[part][c] = add_rows(y[part][c], sums[part][c]);
-    }
+    add(sums, y);
   }
 };
 
@@ -196,9 +208,7 @@ void tile(const Product& p, const std::byte* group, int64_t output, int64_t row)
   const int64_t panel_inputs = (p.n_in + Tile::kInputBlock - 1) / Tile::kInputBlock * kPanel;
   const auto* x = reinterpret_cast<const typename Tile::Input*>(p.x) + row / kPanel * panel_inputs + row % kPanel;
   Rows y[kParts][C];
-  for (int part = 0; part < kParts; ++part) {
-    for (int c = 0; c < C; ++c) y[part][c] = zero_rows();
-  }
+  clear(y);
   Tile::run(p, group, x, y);
   for (int part = 0; part < kParts; ++part) {
     for (int c = 0; c < C; ++c) put(p, output + part * kRows, row + c, y[part][c]);

@@ -33,8 +33,8 @@ inline constexpr int kWeightForms = 14;
 // exact integer sum of the products of codes (less the type's offset) and activations:
 //   s = d * d_x;  y = fma(s, I, y);  with minima also y = fma(m, d_x * sum(x), y).
 // K-quants: d = d_super * scale, m = -(d_super_min * min); Q6_K, scaled by halves: I = scale_0 I_0 + scale_1 I_1.
-// Dense, run by run of 8 blocks of 8 inputs: of each block s = w_0 x_0;  s = fma(w_k, x_k, s) for k = 1 … 7;  t = t +
-// s, from 0;  at the run's end y = y + t.
+// Dense, in blocks of 8 inputs, runs of 4 blocks and 4 runs together: of each block s = w_0 x_0;
+// s = fma(w_k, x_k, s) for k = 1 … 7;  t = t + s, from 0;  at a run's end u = u + t, from 0;  after 4 runs y = y + u.
 struct Product {
   const std::byte* weights = nullptr;  // packed; see packed.h
   int64_t n_in = 0, n_out = 0;
@@ -48,7 +48,7 @@ struct Product {
 };
 
 struct Kernels {
-  const char* name;  // of the instruction set: scalar, avx2, avx512 or neon
+  const char* name;  // of the instruction set: scalar, avx2, avxvnni, avx512 or neon
   void (*multiply[kWeightForms])(const Product& product);
 
   // x: [n], n a multiple of 32, to a row of a panel of BlockInput; `out` is the row's first.
