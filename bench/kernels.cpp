@@ -1,6 +1,9 @@
-// Products by weight type and width beside ggml_mul_mat, and tree attention by path length. One thread.
+// Products by weight type and width beside ggml_mul_mat, and tree attention by path length. One thread; with
+// SLUICE_ISA=avx2 (and so on) ours with another instruction set.
 //
 //   sluice_kernel_times --benchmark_filter='(linear|ggml)/q4_1'
+#include "compute/kernels/kernels.h"
+
 #include <benchmark/benchmark.h>
 #include <ggml-cpu.h>
 #include <ggml.h>
@@ -135,6 +138,7 @@ void register_all() {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
+  if (!sluice::kernels::use_kernels_of_environment()) return 2;
   ggml_cpu_init();
   sluice::register_all();
   benchmark::Initialize(&argc, argv);

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "compute/kernels/kernels.h"
 #include "compute/stage_runner.h"
 
 namespace {
@@ -81,6 +82,7 @@ int main(int argc, char** argv) {
   app.add_option("--repeat", repeat, "repetitions")->capture_default_str();
   app.add_option("--kv", kv, "KV type")->check(CLI::IsMember({"f16", "f32"}))->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  if (!kernels::use_kernels_of_environment()) return 2;
 
   const auto model = ModelFile::open(path);
   if (!model) return std::fprintf(stderr, "%s\n", model.error().message.c_str()), 2;

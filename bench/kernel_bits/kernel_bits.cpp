@@ -161,21 +161,29 @@ Matrix make_matrix(const FileType& type, int64_t n_in, int64_t n_out, bool extre
 // Panels of a matrix of `rows` rows of n_in values.
 std::vector<std::byte> make_panels(const Kernels& kernels, WeightForm form, const std::vector<float>& x, int64_t n_in) {
   const int64_t rows = static_cast<int64_t>(x.size()) / n_in, panels = (rows + kPanel - 1) / kPanel;
-  const bool dense = is_dense(form);
-  const int64_t block = dense ? kDenseBlock : kBlock, blocks = (n_in + block - 1) / block;
-  const size_t input_bytes = dense ? sizeof(DenseInput) : sizeof(BlockInput);
-  const size_t panel_bytes = static_cast<size_t>(blocks) * kPanel * input_bytes;
+  struct Layout {
+    int64_t block;
+    size_t bytes;  // of a block
+  };
+  const InputForm read = input_form(form);
+  const Layout layout = read == InputForm::kFloats    ? Layout{kDenseBlock, sizeof(DenseInput)}
+                        : read == InputForm::kBFloats ? Layout{kBFloatBlock, sizeof(BFloatInput)}
+                                                      : Layout{kBlock, sizeof(BlockInput)};
+  const int64_t blocks = (n_in + layout.block - 1) / layout.block;
+  const size_t panel_bytes = static_cast<size_t>(blocks) * kPanel * layout.bytes;
   std::vector<std::byte> out(static_cast<size_t>(panels) * panel_bytes);
   for (int64_t row = 0; row < rows; ++row) {
     const float* from = x.data() + row * n_in;
     std::byte* to =
-        out.data() + static_cast<size_t>(row / kPanel) * panel_bytes + static_cast<size_t>(row % kPanel) * input_bytes;
-    if (!dense) {
+        out.data() + static_cast<size_t>(row / kPanel) * panel_bytes + static_cast<size_t>(row % kPanel) * layout.bytes;
+    if (read == InputForm::kBlocks) {
       kernels.quantise(from, n_in, to);
       continue;
     }
     for (int64_t k = 0; k < n_in; ++k) {
-      reinterpret_cast<DenseInput*>(to)[k / kDenseBlock * kPanel].x[k % kDenseBlock] = from[k];
+      const int64_t at = k / layout.block * kPanel, i = k % layout.block;
+      if (read == InputForm::kFloats) reinterpret_cast<DenseInput*>(to)[at].x[i] = from[k];
+      if (read == InputForm::kBFloats) reinterpret_cast<BFloatInput*>(to)[at].x[i] = to_bfloat16(from[k]);
     }
   }
   return out;
@@ -222,7 +230,7 @@ std::vector<float> extreme_rows(int64_t rows, int64_t n_in) {
 }
 
 void report_products(const FileType& type) {
-  const bool dense = is_dense(type.form);
+  const bool dense = input_form(type.form) != InputForm::kBlocks;
   const Matrix common = make_matrix(type, dense ? 71 : 256, 43), whole = make_matrix(type, 512, 16);
   const Matrix least = make_matrix(type, type.inputs, 1);
   for (const Matrix* const matrix : {&common, &whole, &least}) {

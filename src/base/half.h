@@ -40,4 +40,10 @@ struct BFloat16 {
   return {static_cast<uint16_t>(sign | ((rest - 0x38000000 + 0xFFF + even) >> 13))};
 }
 
+[[gnu::always_inline]] inline BFloat16 to_bfloat16(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  const bool nan = (bits & 0x7FFFFFFF) > 0x7F800000;
+  return {static_cast<uint16_t>(nan ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)};
+}
+
 }  // namespace sluice

@@ -34,17 +34,11 @@ int finish(const Status& status) { return status ? 0 : report(status.error()); }
 
 // The environment variable SLUICE_ISA names the instruction set to compute with; without it the best one is taken.
 Status choose_instruction_set() {
-  const char* name = std::getenv("SLUICE_ISA");
-  if (!name || !*name) return {};
+  if (kernels::use_kernels_of_environment()) return {};
   std::string names;
-  for (const kernels::Kernels* kernels : kernels::runnable_kernels()) {
-    if (std::string(name) == kernels->name) {
-      kernels::use_kernels(*kernels);
-      return {};
-    }
+  for (const kernels::Kernels* kernels : kernels::runnable_kernels())
     names += (names.empty() ? "" : ", ") + std::string(kernels->name);
-  }
-  return input_error("SLUICE_ISA=" + std::string(name) + ": this processor runs " + names);
+  return input_error("SLUICE_ISA=" + std::string(std::getenv("SLUICE_ISA")) + ": this processor runs " + names);
 }
 
 int run_program(int argc, char** argv) {
@@ -58,7 +52,8 @@ int run_program(int argc, char** argv) {
       "  sluice run \"Why is the sky blue?\"\n"
       "  sluice chat\n"
       "  sluice run --help\n"
-      "Environment: SLUICE_ISA=scalar, avx2, avxvnni, avx512 or neon computes with another instruction set, to the same bits.");
+      "Environment: SLUICE_ISA=scalar, avx2, avxvnni, avx512, avx512bf16 or neon computes with another instruction\n"
+      "set, to the same bits.");
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
   app.set_help_all_flag("--help-all", "The help of all commands");
   Action action;

@@ -32,10 +32,21 @@ const ggml_type_traits_cpu& cpu_traits(ggml_type type) {
   return *ggml_get_type_traits_cpu(type);
 }
 
+InputFormat input_format(kernels::InputForm form) {
+  switch (form) {
+    case kernels::InputForm::kFloats:
+      return InputFormat::kF32;
+    case kernels::InputForm::kBFloats:
+      return InputFormat::kBF16;
+    default:
+      return InputFormat::kQ8;
+  }
+}
+
 // The format that a weight type's kernel reads; an error if there is no kernel.
 Result<InputFormat> format_of(const Tensor& weight) {
   if (const auto form = kernels::packed_form(weight.type)) {
-    return kernels::is_dense(*form) ? InputFormat::kF32 : InputFormat::kQ8;
+    return input_format(kernels::input_form(*form));
   }
   const ggml_type_traits_cpu& traits = cpu_traits(weight.type);
   for (const InputFormat format : {InputFormat::kGgmlQ8_0, InputFormat::kGgmlQ8_1, InputFormat::kGgmlQ8K}) {
@@ -51,6 +62,8 @@ size_t row_bytes(InputFormat format, int64_t n) {
   switch (format) {
     case InputFormat::kF32:
       return blocks(kernels::kDenseBlock) * sizeof(kernels::DenseInput);
+    case InputFormat::kBF16:
+      return blocks(kernels::kBFloatBlock) * sizeof(kernels::BFloatInput);
     case InputFormat::kQ8:
       return blocks(kernels::kBlock) * sizeof(kernels::BlockInput);
     default:
@@ -58,12 +71,14 @@ size_t row_bytes(InputFormat format, int64_t n) {
   }
 }
 
-void store_dense(std::span<const float> x, kernels::DenseInput* out) {
-  constexpr size_t kBlock = kernels::kDenseBlock;
+// Block by block of a panel's row, each value by convert(); beyond the last one zeros.
+template <class Block, class Convert>
+void store_blocks(std::span<const float> x, Convert convert, Block* out) {
+  constexpr size_t kBlock = std::size(Block{}.x);
   for (size_t at = 0; at < x.size(); at += kBlock, out += kernels::kPanel) {
     const size_t n = std::min(kBlock, x.size() - at);
-    std::memcpy(out->x, x.data() + at, n * sizeof(float));
-    std::fill(out->x + n, out->x + kBlock, 0.0f);
+    for (size_t i = 0; i < n; ++i) out->x[i] = convert(x[at + i]);
+    std::fill(out->x + n, out->x + kBlock, convert(0.0f));
   }
 }
 
@@ -86,13 +101,19 @@ void LinearInput::store(FormatSet formats, int64_t row, std::span<const float> x
     const size_t bytes = row_bytes(format, n);
     std::byte* rows = rows_[f].data();
     std::byte* panel = rows + static_cast<size_t>(row / kernels::kPanel * kernels::kPanel) * bytes;
+    const auto in_panel = static_cast<size_t>(row % kernels::kPanel);
     switch (format) {
       case InputFormat::kF32:
-        store_dense(x, reinterpret_cast<kernels::DenseInput*>(panel) + row % kernels::kPanel);
+        store_blocks(
+            x, [](float value) { return value; }, reinterpret_cast<kernels::DenseInput*>(panel) + in_panel);
+        break;
+      case InputFormat::kBF16:
+        store_blocks(
+            x, [](float value) { return to_bfloat16(value); },
+            reinterpret_cast<kernels::BFloatInput*>(panel) + in_panel);
         break;
       case InputFormat::kQ8:
-        kernels::kernels().quantise(x.data(), n,
-                                    panel + static_cast<size_t>(row % kernels::kPanel) * sizeof(kernels::BlockInput));
+        kernels::kernels().quantise(x.data(), n, panel + in_panel * sizeof(kernels::BlockInput));
         break;
       default:
         cpu_traits(ggml_format(format)).from_float(x.data(), rows + static_cast<size_t>(row) * bytes, n);

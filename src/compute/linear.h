@@ -21,12 +21,13 @@ namespace sluice {
 // The form in which a kernel reads its input.
 enum class InputFormat : uint8_t {
   kF32,       // panels of DenseInput; beyond the last value stand zeros
+  kBF16,      // panels of BFloatInput, the same
   kQ8,        // panels of BlockInput: see kernels/packed.h
   kGgmlQ8_0,  // what ggml's vec_dot of the remaining types reads
   kGgmlQ8_1,
   kGgmlQ8K,
 };
-inline constexpr int kInputFormats = 5;
+inline constexpr int kInputFormats = 6;
 
 // A set of formats, so that the matrices that read the same input share its conversion.
 class FormatSet {

@@ -1,3 +1,5 @@
+#include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #if defined(__aarch64__)
@@ -19,6 +21,7 @@ SLUICE_DECLARE(scalar)
 SLUICE_DECLARE(avx2)
 SLUICE_DECLARE(avxvnni)
 SLUICE_DECLARE(avx512)
+SLUICE_DECLARE(avx512bf16)
 #elif defined(__aarch64__)
 SLUICE_DECLARE(neon)
 #endif
@@ -26,11 +29,12 @@ SLUICE_DECLARE(neon)
 namespace {
 
 #if defined(__x86_64__)
-// The 256-bit form of VNNI, which compilers do not all know by name.
-bool has_avx_vnni() {
+// What compilers do not all know by name: a bit of EAX of CPUID's leaf 7.1.
+bool has_feature(int bit) {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1) != 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> bit & 1) != 0;
 }
+constexpr int kAvxVnni = 4, kAvx512Bf16 = 5;
 #endif
 
 std::vector<const Kernels*> find_runnable() {
@@ -41,7 +45,7 @@ std::vector<const Kernels*> find_runnable() {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {  // with F16C on every processor there is
     static const Kernels of_avx2 = avx2::table();
     found.push_back(&of_avx2);
-    if (has_avx_vnni()) {
+    if (has_feature(kAvxVnni)) {
       static const Kernels of_avxvnni = avxvnni::table();
       found.push_back(&of_avxvnni);
     }
@@ -49,6 +53,10 @@ std::vector<const Kernels*> find_runnable() {
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni")) {
       static const Kernels of_avx512 = avx512::table();
       found.push_back(&of_avx512);
+      if (has_feature(kAvx512Bf16)) {
+        static const Kernels of_avx512bf16 = avx512bf16::table();
+        found.push_back(&of_avx512bf16);
+      }
     }
   }
 #elif defined(__aarch64__)
@@ -76,5 +84,16 @@ std::span<const Kernels* const> runnable_kernels() {
 const Kernels& kernels() { return *chosen(); }
 
 void use_kernels(const Kernels& kernels) { chosen() = &kernels; }
+
+bool use_kernels_of_environment() {
+  const char* const name = std::getenv("SLUICE_ISA");
+  if (!name || !*name) return true;
+  for (const Kernels* const kernels : runnable_kernels()) {
+    if (std::string_view(name) != kernels->name) continue;
+    use_kernels(*kernels);
+    return true;
+  }
+  return false;
+}
 
 }  // namespace sluice::kernels

@@ -17,4 +17,8 @@ std::span<const Kernels* const> runnable_kernels();
 // From now on kernels() are these. No other thread may be computing.
 void use_kernels(const Kernels& kernels);
 
+// The same for those of the instruction set that the environment variable SLUICE_ISA names, if there is one. False if
+// this processor cannot run it.
+bool use_kernels_of_environment();
+
 }  // namespace sluice::kernels

@@ -249,14 +249,14 @@ void place(BFloat16 value, int k, int row, DenseBF16& to) { to.w[k / 2][row][k %
 template <class Value, class Block>
 struct DenseRows {
   static size_t group_bytes(int64_t n_in) {
-    return static_cast<size_t>((n_in + kDenseBlock - 1) / kDenseBlock) * sizeof(Block);
+    return static_cast<size_t>((n_in + Block::kInputs - 1) / Block::kInputs) * sizeof(Block);
   }
   static void pack_row(const std::byte* from, int64_t n_in, int row, std::byte* group) {
     auto* to = reinterpret_cast<Block*>(group);
     for (int64_t k = 0; k < n_in; ++k) {
       Value value;
       std::memcpy(&value, from + static_cast<size_t>(k) * sizeof value, sizeof value);
-      place(value, static_cast<int>(k % kDenseBlock), row, to[k / kDenseBlock]);
+      place(value, static_cast<int>(k % Block::kInputs), row, to[k / Block::kInputs]);
     }
   }
   static void to_floats(const std::byte* from, std::span<float> out) {
@@ -341,8 +341,9 @@ std::optional<WeightForm> packed_form(ggml_type type) {
   }
 }
 
-bool is_dense(WeightForm form) {
-  return form == WeightForm::kF32 || form == WeightForm::kF16 || form == WeightForm::kBF16;
+InputForm input_form(WeightForm form) {
+  if (form == WeightForm::kBF16) return InputForm::kBFloats;
+  return form == WeightForm::kF32 || form == WeightForm::kF16 ? InputForm::kFloats : InputForm::kBlocks;
 }
 
 size_t packed_bytes(WeightForm form, int64_t n_in, int64_t n_out) {

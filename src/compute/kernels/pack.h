@@ -15,7 +15,9 @@ namespace sluice::kernels {
 // The packed form of a type, if there is one.
 std::optional<WeightForm> packed_form(ggml_type type);
 
-bool is_dense(WeightForm form);
+// What the products of a form read: panels of DenseInput, BFloatInput or BlockInput; see packed.h.
+enum class InputForm : uint8_t { kFloats, kBFloats, kBlocks };
+InputForm input_form(WeightForm form);
 
 // Rows of weights as in a file, n_in values each. n_in is a multiple of the type's block.
 struct FileRows {

@@ -16,6 +16,8 @@ inline constexpr int kBlock = 32;      // inputs of a quantised block
 inline constexpr int kSteps = 8;       // of a block
 inline constexpr int kDenseBlock = 8;  // inputs that are summed before they are added to the rest
 inline constexpr int kDenseRun = 4;    // blocks, and again runs, that are summed before they are added to the rest
+inline constexpr int kBFloatBlock =
+    32;  // inputs of weights in bfloat16 that are summed before they are added to the rest
 
 // --- Activations, in panels of 8 rows: all rows of a block of inputs lie side by side. ---
 
@@ -29,6 +31,9 @@ struct BlockInput {
 };
 struct DenseInput {
   float x[kDenseBlock];
+};
+struct BFloatInput {
+  BFloat16 x[kBFloatBlock];
 };
 
 // --- Codes: the integers of a block. ---
@@ -156,13 +161,16 @@ SLUICE_INLINE float min_of(const SuperScaleAndMin& s, int row, int block) {
 // --- Dense weights; beyond the last input stand zeros. ---
 
 struct DenseF32 {
+  static constexpr int kInputs = kDenseBlock;
   float w[kDenseBlock][kGroup];
 };
 struct DenseF16 {
+  static constexpr int kInputs = kDenseBlock;
   Half w[kDenseBlock][kGroup];
 };
 struct DenseBF16 {  // inputs 2 i and 2 i + 1 of a row side by side
-  BFloat16 w[kDenseBlock / 2][kGroup][2];
+  static constexpr int kInputs = kBFloatBlock;
+  BFloat16 w[kBFloatBlock / 2][kGroup][2];
 };
 
 }  // namespace sluice::kernels

@@ -125,16 +125,6 @@ struct QuantisedTile {
   }
 };
 
-// Inputs k and k + 1, k even.
-template <class Weight>
-inline void load_inputs(const Weight (&w)[kDenseBlock][kGroup], int k, int row, Rows& first, Rows& second) {
-  first = load_rows(w[k] + row);
-  second = load_rows(w[k + 1] + row);
-}
-inline void load_inputs(const BFloat16 (&w)[kDenseBlock / 2][kGroup][2], int k, int row, Rows& first, Rows& second) {
-  load_pairs(w[k / 2] + row, first, second);
-}
-
 template <class DenseBlock>
 struct DenseTile {
   using Block = DenseBlock;
@@ -168,7 +158,10 @@ struct DenseTile {
 #pragma GCC unroll 4
     for (int k = 0; k < kDenseBlock; k += 2) {
       Rows first[kParts], second[kParts];
-      for (int part = 0; part < kParts; ++part) load_inputs(block.w, k, part * kRows, first[part], second[part]);
+      for (int part = 0; part < kParts; ++part) {
+        first[part] = load_rows(block.w[k] + part * kRows);
+        second[part] = load_rows(block.w[k + 1] + part * kRows);
+      }
 #pragma GCC unroll 8
       for (int c = 0; c < C; ++c) {
         const Rows in = splat_rows(x[c].x[k]);
@@ -186,6 +179,37 @@ struct DenseTile {
       }
     }
     add(sums, y);
+  }
+};
+
+struct BFloatTile {
+  using Block = DenseBF16;
+  using Input = BFloatInput;
+  static constexpr int kInputs = kBFloatBlock, kInputBlock = kBFloatBlock;
+
+  template <int C>
+  static inline void run(const Product& p, const std::byte* group, const BFloatInput* x, Rows (&y)[kParts][C]) {
+    const Block* block = reinterpret_cast<const Block*>(group);
+    const Block* end = block + (p.n_in + kInputs - 1) / kInputs;
+    for (; block < end; ++block, x += kPanel) {
+      if constexpr (C <= 2) fetch_ahead(block, sizeof *block);
+      Rows sums[kParts][C];
+      clear(sums);
+#pragma GCC unroll 16
+      for (int pair = 0; pair < kInputs / 2; ++pair) {
+        RowPairs w[kParts];
+        for (int part = 0; part < kParts; ++part) w[part] = load_pairs(block->w[pair] + part * kRows);
+#pragma GCC unroll 8
+        for (int c = 0; c < C; ++c) {
+          const RowPairs in = splat_pair(x[c].x + 2 * pair);
+          for (int part = 0; part < kParts; ++part) {
+            sums[part][c] = fma_pairs(w[part], in, sums[part][c]);
+            pin(sums[part][c]);
+          }
+        }
+      }
+      add(sums, y);
+    }
   }
 };
 
@@ -239,13 +263,18 @@ constexpr auto dense = multiply<DenseTile<Block>, kDenseRows>;
 template <class P>
 constexpr auto quantised = multiply<QuantisedTile<P>, kQuantisedRows>;
 
+void multiply_bfloats(const Product& p) {
+  const SubnormalsAreZero guard;
+  multiply<BFloatTile, kDenseRows>(p);
+}
+
 }  // namespace
 
 void set_products(Kernels& kernels) {
   const auto set = [&](WeightForm form, void (*fn)(const Product&)) { kernels.multiply[static_cast<int>(form)] = fn; };
   set(WeightForm::kF32, dense<DenseF32>);
   set(WeightForm::kF16, dense<DenseF16>);
-  set(WeightForm::kBF16, dense<DenseBF16>);
+  set(WeightForm::kBF16, multiply_bfloats);
   set(WeightForm::kQ4_0, quantised<PackedQ4_0>);
   set(WeightForm::kQ4_1, quantised<PackedQ4_1>);
   set(WeightForm::kQ5_0, quantised<PackedQ5_0>);

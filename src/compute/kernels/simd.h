@@ -12,7 +12,7 @@
 #include "base/half.h"
 
 #ifndef SLUICE_ISA
-#error "compile with -DSLUICE_ISA=scalar, avx2, avxvnni, avx512 or neon"
+#error "compile with -DSLUICE_ISA=scalar, avx2, avxvnni, avx512, avx512bf16 or neon"
 #endif
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
@@ -21,6 +21,9 @@
 #elif defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD)
 #define SLUICE_SIMD_NEON 1
 #include <arm_neon.h>
+#endif
+#if defined(__x86_64__)
+#include <xmmintrin.h>
 #endif
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512VNNI__)
 #define SLUICE_SIMD_AVX512 1
@@ -213,12 +216,6 @@ inline Rows fma_rows(Rows a, Rows b, Rows c) { return {_mm512_fmadd_ps(a.v, b.v,
 inline void pin(Rows& a) { pin(a.v); }
 inline Rows to_float(IntRows a) { return {_mm512_cvtepi32_ps(a.v)}; }
 inline IntRows subtract(IntRows a, int32_t x) { return {_mm512_sub_epi32(a.v, _mm512_set1_epi32(x))}; }
-// The first and the second of each row's pair.
-inline void load_pairs(const BFloat16 (*p)[2], Rows& first, Rows& second) {
-  const __m512i both = _mm512_loadu_si512(p);
-  first.v = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
-  second.v = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(-65536)));
-}
 
 #else
 
@@ -251,11 +248,6 @@ inline Rows load_rows(const int8_t* p) {
 inline void pin(Rows& a) { pin(a.v); }
 inline Rows to_float(IntRows a) { return {_mm256_cvtepi32_ps(a.v)}; }
 inline IntRows subtract(IntRows a, int32_t x) { return {_mm256_sub_epi32(a.v, _mm256_set1_epi32(x))}; }
-inline void load_pairs(const BFloat16 (*p)[2], Rows& first, Rows& second) {
-  const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  first.v = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
-  second.v = _mm256_castsi256_ps(_mm256_and_si256(both, _mm256_set1_epi32(-65536)));
-}
 
 #else
 
@@ -281,17 +273,98 @@ inline IntRows subtract(IntRows a, int32_t x) {
   for (int32_t& lane : a.v) lane -= x;
   return a;
 }
-inline void load_pairs(const BFloat16 (*p)[2], Rows& first, Rows& second) {
-  float a[8], b[8];
-  for (int i = 0; i < 8; ++i) {
-    a[i] = to_f32(p[i][0]);
-    b[i] = to_f32(p[i][1]);
-  }
-  first = load8(a);
-  second = load8(b);
-}
 
 #endif
 #endif
+
+// A pair of numbers in bfloat16 for each row.
+#if SLUICE_SIMD_AVX512 && defined(__AVX512BF16__)
+
+struct RowPairs {
+  __m512bh v;
+};
+inline RowPairs load_pairs(const BFloat16 (*p)[2]) { return {(__m512bh)_mm512_loadu_si512(p)}; }
+inline RowPairs splat_pair(const BFloat16* p) {
+  int32_t both;
+  std::memcpy(&both, p, sizeof both);
+  return {(__m512bh)_mm512_set1_epi32(both)};
+}
+// Two fused multiply-adds, of the odd ones first: so the instruction does it, with subnormal numbers as 0.
+inline Rows fma_pairs(RowPairs a, RowPairs b, Rows c) { return {_mm512_dpbf16_ps(c.v, a.v, b.v)}; }
+
+#else
+
+struct RowPairs {
+  Rows even, odd;
+};
+inline Rows fma_pairs(RowPairs a, RowPairs b, Rows c) { return fma_rows(a.even, b.even, fma_rows(a.odd, b.odd, c)); }
+
+#if SLUICE_SIMD_AVX512
+inline RowPairs pairs_of(__m512i both) {
+  return {{_mm512_castsi512_ps(_mm512_slli_epi32(both, 16))},
+          {_mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(-65536)))}};
+}
+inline RowPairs load_pairs(const BFloat16 (*p)[2]) { return pairs_of(_mm512_loadu_si512(p)); }
+inline RowPairs splat_pair(const BFloat16* p) {
+  int32_t both;
+  std::memcpy(&both, p, sizeof both);
+  return pairs_of(_mm512_set1_epi32(both));
+}
+#elif SLUICE_SIMD_X86
+inline RowPairs pairs_of(__m256i both) {
+  return {{_mm256_castsi256_ps(_mm256_slli_epi32(both, 16))},
+          {_mm256_castsi256_ps(_mm256_and_si256(both, _mm256_set1_epi32(-65536)))}};
+}
+inline RowPairs load_pairs(const BFloat16 (*p)[2]) {
+  return pairs_of(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+inline RowPairs splat_pair(const BFloat16* p) {
+  int32_t both;
+  std::memcpy(&both, p, sizeof both);
+  return pairs_of(_mm256_set1_epi32(both));
+}
+#else
+inline RowPairs load_pairs(const BFloat16 (*p)[2]) {
+  float even[kRows], odd[kRows];
+  for (int i = 0; i < kRows; ++i) {
+    even[i] = to_f32(p[i][0]);
+    odd[i] = to_f32(p[i][1]);
+  }
+  return {load_rows(even), load_rows(odd)};
+}
+inline RowPairs splat_pair(const BFloat16* p) { return {splat_rows(to_f32(p[0])), splat_rows(to_f32(p[1]))}; }
+#endif
+#endif
+
+// As long as it lives, arithmetic of this thread takes subnormal operands and results for 0, of their sign.
+class SubnormalsAreZero {
+ public:
+#if defined(__x86_64__)
+  SubnormalsAreZero() : before_(_mm_getcsr()) { set(before_ | 0x8040); }
+  ~SubnormalsAreZero() { set(before_); }
+
+ private:
+  // The computation reads and writes memory: it stays between the two.
+  static void set(unsigned control) {
+    asm volatile("" ::: "memory");
+    _mm_setcsr(control);
+    asm volatile("" ::: "memory");
+  }
+  unsigned before_;
+#elif defined(__aarch64__)
+  SubnormalsAreZero() {
+    asm volatile("mrs %0, fpcr" : "=r"(before_) : : "memory");
+    set(before_ | 1u << 24);
+  }
+  ~SubnormalsAreZero() { set(before_); }
+
+ private:
+  static void set(uint64_t control) { asm volatile("msr fpcr, %0" : : "r"(control) : "memory"); }
+  uint64_t before_;
+#else
+  SubnormalsAreZero() {}
+  ~SubnormalsAreZero() {}
+#endif
+};
 
 }  // namespace sluice::kernels::SLUICE_ISA

@@ -35,12 +35,15 @@ inline constexpr int kWeightForms = 14;
 // K-quants: d = d_super * scale, m = -(d_super_min * min); Q6_K, scaled by halves: I = scale_0 I_0 + scale_1 I_1.
 // Dense, in blocks of 8 inputs, runs of 4 blocks and 4 runs together: of each block s = w_0 x_0;
 // s = fma(w_k, x_k, s) for k = 1 … 7;  t = t + s, from 0;  at a run's end u = u + t, from 0;  after 4 runs y = y + u.
+// BF16, x rounded to bfloat16, in blocks of 32 inputs, pair by pair, the odd one first: s = fma(w_1, x_1, s), from 0;
+// s = fma(w_0, x_0, s); … ;  y = y + s. There every operand and result that would be subnormal is 0 (of its sign).
 struct Product {
   const std::byte* weights = nullptr;  // packed; see packed.h
   int64_t n_in = 0, n_out = 0;
-  const float* bias = nullptr;   // or null; readable up to the next multiple of 16
-  const std::byte* x = nullptr;  // panels of 8 rows, [n_in / block][8] BlockInput or DenseInput each; see packed.h
-  float* y = nullptr;            // y[row * stride + output], replaced or added to
+  const float* bias = nullptr;  // or null; readable up to the next multiple of 16
+  const std::byte* x =
+      nullptr;         // panels of 8 rows, [n_in / block][8] BlockInput, DenseInput or BFloatInput each; see packed.h
+  float* y = nullptr;  // y[row * stride + output], replaced or added to
   int64_t stride = 0;
   bool add = false;
   int64_t output = 0, output_end = 0;  // output is a multiple of 16
@@ -48,7 +51,7 @@ struct Product {
 };
 
 struct Kernels {
-  const char* name;  // of the instruction set: scalar, avx2, avxvnni, avx512 or neon
+  const char* name;  // of the instruction set: scalar, avx2, avxvnni, avx512, avx512bf16 or neon
   void (*multiply[kWeightForms])(const Product& product);
 
   // x: [n], n a multiple of 32, to a row of a panel of BlockInput; `out` is the row's first.
