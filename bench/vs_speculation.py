@@ -27,6 +27,9 @@ OURS = {
     "sd draft 3": ["--method", "sd", "--source", "draft", "--depth", "3"],
     "sd draft 2 32k": ["--method", "sd", "--source", "draft", "--depth", "2", "--draft-vocab", "32768"],
     "sd fused 3 32k": ["--method", "sd", "--source", "ngram,draft", "--depth", "3", "--draft-vocab", "32768"],
+    "sd draft 4 32k": ["--method", "sd", "--source", "draft", "--depth", "4", "--draft-vocab", "32768"],
+    "sd fused 4 32k": ["--method", "sd", "--source", "ngram,draft", "--depth", "4", "--draft-vocab", "32768"],
+    "sd fused 6 32k": ["--method", "sd", "--source", "ngram,draft", "--depth", "6", "--draft-vocab", "32768"],
     "sd fused 4": ["--method", "sd", "--source", "ngram,draft", "--depth", "4"],
     "sd fused 3": ["--method", "sd", "--source", "ngram,draft", "--depth", "3"],
 }

@@ -78,6 +78,8 @@ class StageRunner::Impl {
   void store_rows(FormatSet formats, const float* from, int64_t width, int thread);
   void add_product(const Linear& linear, Pieces& pieces, float* hidden, int thread);
 
+  void forget_embedding(size_t n_read);
+
   Packer packer() { return {weights_, packed_, team_}; }
   Part rows_of(int thread) const { return part_of(n_rows_, 1, thread, team_.size()); }
 
@@ -130,6 +132,7 @@ class StageRunner::Impl {
   std::vector<AttentionScratch> scratch_;   // [thread]
   std::vector<Memory> taps_;                // [tap][rows, d_model]
   size_t rows_in_taps_ = 0;
+  size_t rows_embedded_ = 0;  // since the embedding's pages were given back
 
   LayerPieces pieces_[2];  // of even and odd layers
   Pieces head_pieces_;
@@ -167,8 +170,9 @@ Result<std::unique_ptr<StageRunner::Impl>> StageRunner::Impl::create(const Model
   SLUICE_TRY_STATUS(check_options(model, options));
   SLUICE_TRY(StageWeights weights, model.map(options.range, options.with_embedding, options.with_head));
   std::unique_ptr<Impl> impl(new Impl(model, options, std::move(weights)));
-  SLUICE_TRY_STATUS(impl->prepare_layers());
+  // The largest matrix first: while it is packed, it is in memory twice.
   if (options.with_head) SLUICE_TRY_STATUS(impl->prepare_head());
+  SLUICE_TRY_STATUS(impl->prepare_layers());
   impl->reserve_inputs();
   return impl;
 }
@@ -214,6 +218,16 @@ void StageRunner::Impl::run(std::span<const Row> rows, float* hidden) {
     }
     keep_tap(options_.range.last, hidden, thread);
   });
+  forget_embedding(rows.size());
+}
+
+// Each row that is read of the embedding brings its neighbours into memory, and a long prompt all of it.
+void StageRunner::Impl::forget_embedding(size_t n_read) {
+  constexpr size_t kMostRows = 64;
+  rows_embedded_ += n_read;
+  if (!options_.with_embedding || rows_embedded_ < kMostRows) return;
+  weights_.release(weights_.token_embedding);
+  rows_embedded_ = 0;
 }
 
 void StageRunner::Impl::begin_rows(std::span<const Row> rows, float* hidden, int thread) {
