@@ -199,7 +199,10 @@ inline void add_half(const Codes& codes, int row, int half, const BlockInput* x,
     for (int c = 0; c < C; ++c) {
       const __m256i in = splat_step(x[c].q + 16 * half + 4 * i);
 #pragma GCC unroll 2
-      for (int part = 0; part < N; ++part) sums[part][c].v = _mm256_dpbusd_avx_epi32(sums[part][c].v, w[part], in);
+      for (int part = 0; part < N; ++part) {
+        sums[part][c].v = _mm256_dpbusd_avx_epi32(sums[part][c].v, w[part], in);
+        pin(sums[part][c].v);
+      }
     }
   }
 }
