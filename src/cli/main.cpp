@@ -58,7 +58,7 @@ int run_program(int argc, char** argv) {
       "  sluice run \"Why is the sky blue?\"\n"
       "  sluice chat\n"
       "  sluice run --help\n"
-      "Environment: SLUICE_ISA=scalar, avx2, avxvnni, avx512 or neon computes with another instruction set, to the same bits.");
+      "Environment: SLUICE_ISA=scalar, avx2, avxvnni, avx512, amx or neon computes with another instruction set, to the same bits.");
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
   app.set_help_all_flag("--help-all", "The help of all commands");
   Action action;

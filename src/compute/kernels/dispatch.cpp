@@ -4,6 +4,8 @@
 #include <sys/auxv.h>
 #elif defined(__x86_64__)
 #include <cpuid.h>
+
+#include "compute/kernels/amx.h"
 #endif
 
 #include "compute/kernels/kernels.h"
@@ -19,6 +21,7 @@ SLUICE_DECLARE(scalar)
 SLUICE_DECLARE(avx2)
 SLUICE_DECLARE(avxvnni)
 SLUICE_DECLARE(avx512)
+SLUICE_DECLARE(amx)
 #elif defined(__aarch64__)
 SLUICE_DECLARE(neon)
 #endif
@@ -49,6 +52,8 @@ std::vector<const Kernels*> find_runnable() {
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni")) {
       static const Kernels of_avx512 = avx512::table();
       found.push_back(&of_avx512);
+      static const Kernels of_amx = amx::table();
+      if (may_use_tiles() && tiles_are_right(of_amx, of_scalar)) found.push_back(&of_amx);
     }
   }
 #elif defined(__aarch64__)
