@@ -239,6 +239,9 @@ void report_products(const FileType& type) {
     }
   }
   report_product("part", common, random_bits.values(13 * common.n_in), {16, 8, true, true});
+  // More rows of x, and more blocks, than any set takes at once, and a part of as many of both.
+  const Matrix longer = make_matrix(type, dense ? 71 : type.inputs == 32 ? 352 : 512, 17);
+  report_product("many rows", longer, random_bits.values(77 * longer.n_in), {0, 8, true, true});
   report_product("extremes", make_matrix(type, 512, 43, true), extreme_rows(9, 512));
 
   report(std::string(type.name) + " to floats", [&](const Kernels&) {

@@ -52,8 +52,8 @@ int run_program(int argc, char** argv) {
       "  sluice run \"Why is the sky blue?\"\n"
       "  sluice chat\n"
       "  sluice run --help\n"
-      "Environment: SLUICE_ISA=scalar, avx2, avxvnni, avx512, avx512bf16 or neon computes with another instruction\n"
-      "set, to the same bits.");
+      "Environment: SLUICE_ISA=scalar, avx2, avxvnni, avx512, avx512bf16, amx or neon computes with another\n"
+      "instruction set, to the same bits.");
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
   app.set_help_all_flag("--help-all", "The help of all commands");
   Action action;

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
 #include "compute/decoding.h"
+#include "compute/kernels/amx.h"
 #include "compute/kernels/packed.h"
 
 namespace sluice::test {
@@ -134,6 +136,21 @@ TEST(Kernels, GiveTheSameBitsOnEveryInstructionSet) {
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(found[i], expected[i]) << "result " << i;
   });
 }
+
+#if defined(__x86_64__)
+TEST(Kernels, WrongProductsByTilesAreSeen) {
+  using kernels::WeightForm;
+  const Kernels& plain = *kernels::runnable_kernels().front();
+  on_every_instruction_set([&](const Kernels& k) { EXPECT_TRUE(kernels::tiles_are_right(k, plain)); });
+  for (const WeightForm form : {WeightForm::kQ8_0, WeightForm::kQ6_K}) {
+    Kernels wrong = plain;
+    wrong.multiply[static_cast<int>(form)] = [](const kernels::Product& product) {
+      std::fill_n(product.y, product.row_end * product.stride, 1.0f);
+    };
+    EXPECT_FALSE(kernels::tiles_are_right(wrong, plain));
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace sluice::test

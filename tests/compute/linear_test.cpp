@@ -10,8 +10,26 @@
 #include "compute/kernels/kernels.h"
 #include "compute/kernels/pack.h"
 
+#if defined(__x86_64__)
+namespace sluice::kernels::plain_amx {
+Kernels table();
+}
+#endif
+
 namespace sluice::test {
 namespace {
+
+// Those that this processor runs; and amx, with its tile instructions in plain C++, if it runs the others.
+std::vector<const kernels::Kernels*> instruction_sets() {
+  const auto runnable = kernels::runnable_kernels();
+  std::vector<const kernels::Kernels*> sets(runnable.begin(), runnable.end());
+#if defined(__x86_64__)
+  const auto is_avx512 = [](const kernels::Kernels* k) { return std::string_view(k->name) == "avx512"; };
+  static const kernels::Kernels plain_amx = kernels::plain_amx::table();
+  if (std::any_of(runnable.begin(), runnable.end(), is_avx512)) sets.push_back(&plain_amx);
+#endif
+  return sets;
+}
 
 // Not all IQ types: ggml takes seconds to prepare the tables with which it makes them.
 const std::vector<ggml_type> kTypes = {
@@ -114,15 +132,16 @@ TEST(Linear, GivesTheSameBitsOnEveryInstructionSet) {
   for (const ggml_type type : kTypes) {
     SCOPED_TRACE(ggml_type_name(type));
     for (const int64_t n_out : {1, 16, 43}) {
-      const Matrix m(type, ggml_blck_size(type) == 1 ? 133 : 512, n_out, 3);
+      const int64_t block = ggml_blck_size(type);
+      const Matrix m(type, block == 1 ? 133 : block == 32 ? 352 : 512, n_out, 3);
       const Linear linear = m.linear(m.bias_tensor);
       const std::vector<float> x = Dice(9).normals(static_cast<size_t>(37 * m.n_in));
       kernels::use_kernels(*kernels::runnable_kernels().front());
       const std::vector<float> expected = multiply(linear, x, 37, 1);
-      for (const kernels::Kernels* kernels : kernels::runnable_kernels()) {
+      for (const kernels::Kernels* kernels : instruction_sets()) {
         SCOPED_TRACE(kernels->name);
         kernels::use_kernels(*kernels);
-        for (const int64_t width : {1, 2, 3, 5, 8, 11, 37}) {
+        for (const int64_t width : {1, 2, 3, 5, 7, 8, 11, 16, 37}) {
           const std::vector<float> some = multiply(linear, x, width, 2);
           EXPECT_TRUE(std::equal(some.begin(), some.end(), expected.begin())) << width << " rows";
         }

@@ -6,6 +6,8 @@
 #include <sys/auxv.h>
 #elif defined(__x86_64__)
 #include <cpuid.h>
+
+#include "compute/kernels/amx.h"
 #endif
 
 #include "compute/kernels/kernels.h"
@@ -22,6 +24,7 @@ SLUICE_DECLARE(avx2)
 SLUICE_DECLARE(avxvnni)
 SLUICE_DECLARE(avx512)
 SLUICE_DECLARE(avx512bf16)
+SLUICE_DECLARE(amx)
 #elif defined(__aarch64__)
 SLUICE_DECLARE(neon)
 #endif
@@ -56,6 +59,8 @@ std::vector<const Kernels*> find_runnable() {
       if (has_feature(kAvx512Bf16)) {
         static const Kernels of_avx512bf16 = avx512bf16::table();
         found.push_back(&of_avx512bf16);
+        static const Kernels of_amx = amx::table();
+        if (may_use_tiles() && tiles_are_right(of_amx, of_scalar)) found.push_back(&of_amx);
       }
     }
   }

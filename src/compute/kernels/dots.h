@@ -104,17 +104,27 @@ inline void block_sums(const Codes& codes, int, const BlockInput* x, IntRows (&s
   for (int c = 0; c < C; ++c) sums[0][c].v = _mm512_add_epi32(sums[0][c].v, second[c].v);
 }
 
+// The factors of the two halves of a block.
+struct HalfFactors {
+  __m512i first, second;
+};
+inline HalfFactors factors_of(const int8_t (&scale)[kGroup][2]) {
+  const __m512i pairs = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(scale)));
+  return {_mm512_srai_epi32(_mm512_slli_epi32(pairs, 16), 16), _mm512_srai_epi32(pairs, 16)};
+}
+inline IntRows scaled_sum(IntRows first, IntRows second, const HalfFactors& factors) {
+  return {_mm512_add_epi32(_mm512_mullo_epi32(first.v, factors.first), _mm512_mullo_epi32(second.v, factors.second))};
+}
+
 template <int N, int C>
 inline void scaled_sums(const Codes6& codes, int, const int8_t (&scale)[kGroup][2], const BlockInput* x,
                         IntRows (&sums)[N][C]) {
   IntRows second[C];
   half_sums(codes, x, sums[0], second);
-  const __m512i pairs = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(scale)));
-  const __m512i low = _mm512_srai_epi32(_mm512_slli_epi32(pairs, 16), 16), high = _mm512_srai_epi32(pairs, 16);
+  const HalfFactors factors = factors_of(scale);
   for (int c = 0; c < C; ++c) {
-    const IntRows a = subtract(sums[0][c], kBias<Codes6> * x[c].half_sums[0]);
-    const IntRows b = subtract(second[c], kBias<Codes6> * x[c].half_sums[1]);
-    sums[0][c].v = _mm512_add_epi32(_mm512_mullo_epi32(a.v, low), _mm512_mullo_epi32(b.v, high));
+    sums[0][c] = scaled_sum(subtract(sums[0][c], kBias<Codes6> * x[c].half_sums[0]),
+                            subtract(second[c], kBias<Codes6> * x[c].half_sums[1]), factors);
   }
 }
 
@@ -193,7 +203,8 @@ inline void add_half(const Codes& codes, int row, int half, const BlockInput* x,
   for (int i = 0; i < 4; ++i) {
     __m256i w[N];
     for (int part = 0; part < N; ++part) {
-      w[part] = _mm256_add_epi8(half_step(codes, row + part * kRows, half, i), bytes(static_cast<int8_t>(kBias<Codes>)));
+      w[part] =
+          _mm256_add_epi8(half_step(codes, row + part * kRows, half, i), bytes(static_cast<int8_t>(kBias<Codes>)));
     }
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {

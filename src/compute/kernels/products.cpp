@@ -3,6 +3,7 @@
 #include "compute/kernels/dots.h"
 #include "compute/kernels/packed.h"
 #include "compute/kernels/simd.h"
+#include "compute/kernels/tiles.h"
 
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
@@ -110,6 +111,13 @@ struct QuantisedTile {
   static inline void add_block(const P& packed, int first, int block, const BlockInput* x, Rows (&y)[kParts][C]) {
     IntRows sums[N][C];
     sums_of(packed, first * kRows, block, x, sums);
+    add_sums(packed, first, block, x, sums, y);
+  }
+
+  // What the block's integer sums are worth.
+  template <int N, int C>
+  static inline void add_sums(const P& packed, int first, int block, const BlockInput* x, const IntRows (&sums)[N][C],
+                              Rows (&y)[kParts][C]) {
     for (int i = 0; i < N; ++i) {
       Rows(&y_part)[C] = y[first + i];
       const int row = (first + i) * kRows;
@@ -258,10 +266,110 @@ void multiply(const Product& p) {
   }
 }
 
-template <class Block>
-constexpr auto dense = multiply<DenseTile<Block>, kDenseRows>;
+#if SLUICE_SIMD_AMX
+
+// --- Panels of x by AMX: codes become bytes once for all of them, a chunk of blocks at a time, which stays in L1. ---
+
+constexpr int kChunk = 8, kMostPanels = 8;
+
+template <class P>
+constexpr bool kScaledHalves = __is_same(typename P::Scales, SuperScaleHalves);
+template <class P>
+constexpr int kTileInputs = kScaledHalves<P> ? kBlock / 2 : kBlock;
+
+template <class P>
+struct Panels {
+  static constexpr int kTiles = kBlock / kTileInputs<P>;  // of a block
+  TileWeights weights[kChunk];
+  TileSums sums[kChunk][kTiles];
+  Rows y[kMostPanels][kPanel];
+
+  // The group by `n` rows of x from the beginning of a panel on.
+  void multiply(const Product& p, const std::byte* group, int64_t output, int64_t row, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i / kPanel][i % kPanel] = zero_rows();
+    const int64_t blocks = p.n_in / kBlock;
+    const auto* x = reinterpret_cast<const BlockInput*>(p.x) + row / kPanel * blocks * kPanel;
+    for (int64_t first = 0; first < blocks; first += kChunk) {
+      const int count = static_cast<int>(blocks - first < kChunk ? blocks - first : kChunk);
+      unpack_chunk(group, first, count);
+      for (int64_t panel = 0; panel * kPanel < n; ++panel) {
+        const BlockInput* in = x + (panel * blocks + first) * kPanel;
+        multiply_tiles<kTileInputs<P>>(weights, in, count, sums);
+        add_chunk<kPanel>(group, first, count, in, y[panel], n - panel * kPanel);
+      }
+    }
+    for (int64_t i = 0; i < n; ++i) put(p, output, row + i, y[i / kPanel][i % kPanel]);
+  }
+
+  static const P& packed_of(const std::byte* group, int64_t block) {
+    return reinterpret_cast<const P*>(group)[block / P::Scales::kBlocks];
+  }
+
+  void unpack_chunk(const std::byte* group, int64_t first, int count) {
+    constexpr size_t kBlockBytes = sizeof(P) / P::Scales::kBlocks;
+    for (int i = 0; i < count; ++i) {
+      fetch_ahead(group + static_cast<size_t>(first + i) * kBlockBytes, kBlockBytes);
+      unpack<P::kOffset>(packed_of(group, first + i).codes[(first + i) % P::Scales::kBlocks], weights[i]);
+    }
+  }
+
+  // Up to C rows of a panel. Of the others nothing is used.
+  template <int C>
+  void add_chunk(const std::byte* group, int64_t first, int count, const BlockInput* x, Rows* y_panel, int64_t n) {
+    if constexpr (C > 1) {
+      if (n < C) return add_chunk<C - 1>(group, first, count, x, y_panel, n);
+    }
+    Rows y_rows[1][C];
+    for (int c = 0; c < C; ++c) y_rows[0][c] = y_panel[c];
+    for (int i = 0; i < count; ++i, x += kPanel) {
+      const P& packed = packed_of(group, first + i);
+      const int block = static_cast<int>((first + i) % P::Scales::kBlocks);
+      IntRows of_block[1][C];
+      load_sums(packed, block, sums[i], of_block[0]);
+      QuantisedTile<P>::add_sums(packed, 0, block, x, of_block, y_rows);
+    }
+    for (int c = 0; c < C; ++c) y_panel[c] = y_rows[0][c];
+  }
+
+  template <int C>
+  static void load_sums(const P& packed, int block, const TileSums (&tiles)[kTiles], IntRows (&sums)[C]) {
+    for (int c = 0; c < C; ++c) sums[c].v = load64(tiles[0].of[c]);
+    if constexpr (kScaledHalves<P>) {
+      const HalfFactors factors = factors_of(packed.scales.scale[block]);
+      for (int c = 0; c < C; ++c) sums[c] = scaled_sum(sums[c], {load64(tiles[1].of[c])}, factors);
+    }
+  }
+};
+
+// Less than a panel isn't worth the bytes.
+template <class P>
+void multiply_quantised(const Product& p) {
+  if (p.row_end - p.row < kPanel) return multiply<QuantisedTile<P>, kQuantisedRows>(p);
+  const TilesInUse<kTileInputs<P>> in_use;
+  Panels<P> panels;
+  constexpr int64_t kMostRows = kMostPanels * kPanel;
+  const size_t group_bytes = static_cast<size_t>(p.n_in / P::kInputs) * sizeof(P);
+  for (int64_t output = p.output; output < p.output_end; output += kGroup) {
+    const std::byte* group = p.weights + static_cast<size_t>(output / kGroup) * group_bytes;
+    for (int64_t row = p.row; row < p.row_end; row += kMostRows) {
+      const int64_t n = p.row_end - row;
+      panels.multiply(p, group, output, row, n < kMostRows ? n : kMostRows);
+    }
+  }
+}
+
+template <class P>
+constexpr auto quantised = multiply_quantised<P>;
+
+#else
+
 template <class P>
 constexpr auto quantised = multiply<QuantisedTile<P>, kQuantisedRows>;
+
+#endif
+
+template <class Block>
+constexpr auto dense = multiply<DenseTile<Block>, kDenseRows>;
 
 void multiply_bfloats(const Product& p) {
   const SubnormalsAreZero guard;

@@ -12,7 +12,7 @@
 #include "base/half.h"
 
 #ifndef SLUICE_ISA
-#error "compile with -DSLUICE_ISA=scalar, avx2, avxvnni, avx512, avx512bf16 or neon"
+#error "compile with -DSLUICE_ISA=scalar, avx2, avxvnni, avx512, avx512bf16, amx or neon"
 #endif
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
@@ -29,6 +29,12 @@
 #define SLUICE_SIMD_AVX512 1
 #else
 #define SLUICE_SIMD_AVX512 0
+#endif
+// Tiles: registers of up to 16 rows of 64 bytes, for products of matrices of bytes.
+#if SLUICE_SIMD_AVX512 && defined(__AMX_TILE__) && defined(__AMX_INT8__)
+#define SLUICE_SIMD_AMX 1
+#else
+#define SLUICE_SIMD_AMX 0
 #endif
 // Products of four pairs of bytes, unsigned by signed, summed in 32 bits by one instruction.
 #if SLUICE_SIMD_AVX512 || defined(__AVXVNNI__)

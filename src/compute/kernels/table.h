@@ -42,7 +42,7 @@ struct Product {
   int64_t n_in = 0, n_out = 0;
   const float* bias = nullptr;  // or null; readable up to the next multiple of 16
   const std::byte* x =
-      nullptr;         // panels of 8 rows, [n_in / block][8] BlockInput, DenseInput or BFloatInput each; see packed.h
+      nullptr;  // whole panels of 8 rows, [n_in / block][8] BlockInput, DenseInput or BFloatInput each; see packed.h
   float* y = nullptr;  // y[row * stride + output], replaced or added to
   int64_t stride = 0;
   bool add = false;
@@ -51,7 +51,7 @@ struct Product {
 };
 
 struct Kernels {
-  const char* name;  // of the instruction set: scalar, avx2, avxvnni, avx512, avx512bf16 or neon
+  const char* name;  // of the instruction set: scalar, avx2, avxvnni, avx512, avx512bf16, amx or neon
   void (*multiply[kWeightForms])(const Product& product);
 
   // x: [n], n a multiple of 32, to a row of a panel of BlockInput; `out` is the row's first.
