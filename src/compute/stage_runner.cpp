@@ -225,7 +225,8 @@ void StageRunner::Impl::run(std::span<const Row> rows, float* hidden) {
 void StageRunner::Impl::forget_embedding(size_t n_read) {
   constexpr size_t kMostRows = 64;
   rows_embedded_ += n_read;
-  if (!options_.with_embedding || rows_embedded_ < kMostRows) return;
+  const bool is_head_too = head_ && !head_->output.is_packed();  // then its pages are read all the time
+  if (!options_.with_embedding || is_head_too || rows_embedded_ < kMostRows) return;
   weights_.release(weights_.token_embedding);
   rows_embedded_ = 0;
 }
