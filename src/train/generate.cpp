@@ -5,6 +5,8 @@
 #include <map>
 #include <unordered_set>
 
+#include "model/utf8.h"
+
 namespace sluice {
 
 namespace {
@@ -103,7 +105,8 @@ class Generation {
     if (running.writes_prompt) {
       const std::span answer = std::span(request.tokens).subspan(request.n_prompt());
       const std::string prompt = trimmed(hooks_.openings[running.job.opening].text + tokenizer_.decode(answer));
-      const bool whole = request.finish == Finish::kStop && !prompt.empty() && written_.insert(prompt).second;
+      const bool is_text = !prompt.empty() && first_invalid_utf8(prompt) == prompt.size();
+      const bool whole = request.finish == Finish::kStop && is_text && written_.insert(prompt).second;
       engine_.release(id);
       return whole ? ask(running.job, prompt) : (++figures_.unfinished, Status());
     }

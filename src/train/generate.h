@@ -39,9 +39,10 @@ struct GenerateHooks {
 struct GenerateFigures {
   int64_t answers = 0, tokens = 0;  // of this run
   double seconds = 0;
-  int64_t excluded = 0;    // prompts that held a benchmark question
-  int64_t too_long = 0;    // prompts
-  int64_t unfinished = 0;  // prompts the target wrote itself and did not end, left empty, or wrote before
+  int64_t excluded = 0;  // prompts that held a benchmark question
+  int64_t too_long = 0;  // prompts
+  int64_t unfinished =
+      0;  // prompts of the target itself that it did not end, left empty, wrote before, or that are no text
 };
 
 // Errors leave what was written before. An interrupt drops the answers under way.

@@ -18,7 +18,7 @@ class Generate : public testing::Test {
     JobList jobs(groups_, 2, {0, 1}, 3);
     GenerateHooks hooks;
     hooks.encode = [&](const std::string& text) { return opened_.tokenizer.encode(text, true, false); };
-    hooks.openings = {{.text = "", .tokens = *hooks.encode("user")}};
+    hooks.openings = {{.text = opening_, .tokens = *hooks.encode("user")}};
     const size_t before = corpus->examples();
     hooks.interrupted = [&] {
       return stop_after > 0 && corpus->examples() >= before + static_cast<size_t>(stop_after);
@@ -48,6 +48,7 @@ class Generate : public testing::Test {
   std::vector<PromptGroup> groups_ = {{"a", {}},
                                       {"b", {"one fish two fish red fish blue fish", std::string(300, 'x')}}};
   Exclusion exclusion_;
+  std::string opening_;
 };
 
 TEST_F(Generate, AnswersAreWhatPlainDecodingSays) {
@@ -82,6 +83,13 @@ TEST_F(Generate, NeitherTheNumberOfRequestsNorAnInterruptChangesAnAnswer) {
         ++shared;
       }
   EXPECT_GT(shared, wide.size());
+}
+
+TEST_F(Generate, LeavesOutPromptsOfItsOwnThatAreNoText) {
+  opening_ = "\xff";
+  const GenerateFigures figures = run("generated", 4);
+  EXPECT_EQ(figures.unfinished, 2);
+  EXPECT_GE(figures.tokens, 200);
 }
 
 TEST(OpeningOfUserTurn, IsWhatAllTurnsBeginWith) {
