@@ -1,5 +1,6 @@
 #include "base/pass_times.h"
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 
@@ -7,19 +8,32 @@ namespace sluice {
 
 void PassTimes::saw(int32_t rows, double seconds) {
   if (rows == 0) return;
-  constexpr double kNew = 0.2;  // the share of the newest
-  const auto [at, first] = seen_.try_emplace(rows, seconds);
-  if (!first) at->second += kNew * (seconds - at->second);
+  constexpr int64_t kUntilTriedAgain = 32;
+  ++passes_;
+  std::erase_if(seen_, [&](const auto& width) {
+    const Seen& seen = width.second;
+    return seen.n < std::ssize(seen.last) && passes_ - seen.at > kUntilTriedAgain;
+  });
+  Seen& seen = seen_[rows];
+  seen.last[static_cast<size_t>(seen.n++) % seen.last.size()] = seconds;
+  seen.at = passes_;
+}
+
+double PassTimes::believed(const Seen& seen) {
+  const auto [a, b, c] = seen.last;
+  if (seen.n == 1) return a;
+  if (seen.n == 2) return std::min(a, b);
+  return std::max(std::min(a, b), std::min(std::max(a, b), c));
 }
 
 double PassTimes::seconds(int32_t rows) const {
   if (seen_.empty()) return 0.0;
   const auto above = seen_.lower_bound(rows);
-  if (above == seen_.end()) return seen_.rbegin()->second;
-  if (above == seen_.begin() || above->first == rows) return above->second;
+  if (above == seen_.end()) return believed(seen_.rbegin()->second);
+  if (above == seen_.begin() || above->first == rows) return believed(above->second);
   const auto below = std::prev(above);
   const double share = static_cast<double>(rows - below->first) / (above->first - below->first);
-  return std::lerp(below->second, above->second, share);
+  return std::lerp(believed(below->second), believed(above->second), share);
 }
 
 size_t PassTimes::best_width(std::span<const double> gains, double seconds_per_gain) const {

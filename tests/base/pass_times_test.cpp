@@ -19,13 +19,29 @@ TEST(PassTimes, LiesOnALineBetweenWidthsThatWereSeenAndIsFlatBeyond) {
   EXPECT_DOUBLE_EQ(times.seconds(64), 3.0);
 }
 
-TEST(PassTimes, ForgetsWhatWasLongAgo) {
+TEST(PassTimes, OnePassInThreeMayBeHeldUp) {
   PassTimes times;
+  times.saw(1, 2.0);
   times.saw(1, 100.0);
-  for (int i = 0; i < 100; ++i) times.saw(1, 2.0);
-  EXPECT_NEAR(times.seconds(1), 2.0, 1e-6);
+  EXPECT_EQ(times.seconds(1), 2.0);
+  times.saw(1, 2.5);
+  EXPECT_EQ(times.seconds(1), 2.5);
   times.saw(0, 50.0);  // a batch without rows says nothing
-  EXPECT_NEAR(times.seconds(1), 2.0, 1e-6);
+  EXPECT_EQ(times.seconds(1), 2.5);
+  for (int i = 0; i < 2; ++i) times.saw(1, 7.0);
+  EXPECT_EQ(times.seconds(1), 7.0);
+}
+
+TEST(PassTimes, AWidthThatWasHeldUpOnceIsTriedAgain) {
+  PassTimes times;
+  times.saw(8, 100.0);
+  for (int i = 0; i < 30; ++i) times.saw(4, 1.0);
+  EXPECT_EQ(times.seconds(8), 100.0);
+  for (int i = 0; i < 3; ++i) times.saw(4, 1.0);
+  EXPECT_EQ(times.seconds(8), 1.0);  // what the widest takes
+  for (int i = 0; i < 3; ++i) times.saw(8, 100.0);
+  for (int i = 0; i < 100; ++i) times.saw(4, 1.0);
+  EXPECT_EQ(times.seconds(8), 100.0);  // seen often enough
 }
 
 // By trying every width.
