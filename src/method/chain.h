@@ -9,14 +9,18 @@ namespace sluice {
 
 struct Chain {
   std::vector<NodeId> nodes;  // from the node that it began with, downwards
-  bool undrafted = false;     // it could be longer: the source has not spoken of its last node
+  bool undrafted = false;     // it should be longer: a source has not spoken of its last node
 };
 
 // Follows the source's first choices from `from` down to `length` tokens below it, at most to `last_position`,
 // appending those that are no nodes yet. It ends early where the source has nothing to say. Tokens that were foretold
-// cost no draft pass and do not count, as long as the path is likelier than kLeastFree: a row more of a verification
-// costs about a third of a token.
-constexpr double kLeastFree = -1.0;  // log of a probability
+// cost no draft pass and do not count, as long as the path is likelier than kLeastFree; with `length` of them a chain
+// is long enough for no draft to be waited for.
+constexpr double kLeastFree = -2.5;  // log of a probability
 Chain grow_chain(TokenTree& tree, NodeId from, int32_t length, int32_t last_position);
+
+// Cuts off foretold tokens at the end whose rows would cost more time than they can be expected to save. Nothing is cut
+// as long as nothing is known of times.
+void drop_what_costs_more(const TokenTree& tree, const PassTimes* times, double seconds_per_token, Chain& chain);
 
 }  // namespace sluice

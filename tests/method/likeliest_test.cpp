@@ -154,16 +154,64 @@ TEST(GrowChain, EndsAtItsLengthTheLastPositionOrSilence) {
 TEST(GrowChain, AsksTheDraftWhereAForetoldTokenIsNotLikelyEnough) {
   TokenTree tree(0, 5);
   const NodeId root = tree.root().id;
-  tree.foretell(root, {{4, 0.1f}});
+  tree.foretell(root, {{4, 0.05f}});
   Chain chain = grow_chain(tree, root, 3, 100);
   EXPECT_EQ(chain.nodes, std::vector{root});
   EXPECT_TRUE(chain.undrafted);
   chain = grow_chain(tree, root, 0, 100);
   EXPECT_FALSE(chain.undrafted) << "no drafts are left";
-  tree.set_candidates(root, {{7, 0.9f}, {4, 0.1f}});
+  tree.set_candidates(root, {{7, 0.9f}, {4, 0.05f}});
   chain = grow_chain(tree, root, 1, 100);
   ASSERT_EQ(chain.nodes.size(), 2u);
   EXPECT_EQ(tree.node(chain.nodes[1]).token, 7);
+}
+
+// Foretells the same token at every node of a chain.
+Chain foretold_chain(TokenTree& tree, int32_t length, float probability, int32_t last_position) {
+  for (;;) {
+    const Chain chain = grow_chain(tree, tree.root().id, length, last_position);
+    const NodeId tip = chain.nodes.back();
+    if (!tree.node(tip).candidates.empty() || tree.node(tip).position >= last_position) return chain;
+    tree.foretell(tip, {{4, probability}});
+  }
+}
+
+TEST(GrowChain, WaitsForNoDraftBehindEnoughForetoldTokens) {
+  TokenTree tree(0, 5);
+  const Chain few = foretold_chain(tree, 9, 0.5f, 100);  // e^-2.5: three halves, not four
+  EXPECT_EQ(few.nodes.size(), 4u);
+  EXPECT_TRUE(few.undrafted);
+  EXPECT_FALSE(grow_chain(tree, tree.root().id, 3, 100).undrafted);
+}
+
+TEST(DropWhatCostsMore, CutsForetoldTokensWhoseRowsDoNotPay) {
+  TokenTree tree(0, 5);
+  const Chain whole = foretold_chain(tree, 2, 0.9f, 13);
+  ASSERT_EQ(whole.nodes.size(), 9u);
+  Chain chain = whole;
+  drop_what_costs_more(tree, nullptr, 1.0, chain);
+  EXPECT_EQ(chain.nodes, whole.nodes);
+  PassTimes times;
+  drop_what_costs_more(tree, &times, 1.0, chain);
+  EXPECT_EQ(chain.nodes, whole.nodes) << "no pass was seen";
+  for (int32_t rows = 1; rows <= 16; ++rows) times.saw(rows, 1.0 + (rows > 4 ? 0.7 * (rows - 4) : 0.0));
+  drop_what_costs_more(tree, &times, 1.0, chain);
+  EXPECT_EQ(chain.nodes.size(), 4u);  // 0.9^4 = 0.656 of a token's time for 0.7 of it
+  EXPECT_TRUE(std::equal(chain.nodes.begin(), chain.nodes.end(), whole.nodes.begin()));
+}
+
+TEST(DropWhatCostsMore, LeavesWhatADraftSaid) {
+  TokenTree tree(0, 5);
+  NodeId at = tree.root().id;
+  Chain chain{.nodes = {at}};
+  for (int i = 0; i < 4; ++i) {
+    tree.set_candidates(at, {{1, 0.1f}});
+    chain.nodes.push_back(at = tree.append(at, 1, 0.1f));
+  }
+  PassTimes times;
+  for (int32_t rows = 1; rows <= 16; ++rows) times.saw(rows, rows);
+  drop_what_costs_more(tree, &times, 1.0, chain);
+  EXPECT_EQ(chain.nodes.size(), 5u);
 }
 
 }  // namespace
