@@ -25,9 +25,10 @@ int64_t shared_positions(std::span<const AttentionRow> rows) {
 
 }  // namespace
 
-KvLayer::KvLayer(const AttentionShape& shape, int32_t n_cells, bool half)
-    : shape_(shape), n_cells_(n_cells), half_(half) {
-  const size_t bytes = static_cast<size_t>(n_cells) * static_cast<size_t>(shape.kv_width()) * (half ? 2 : 4);
+KvLayer::KvLayer(const AttentionShape& shape, int32_t n_cells, bool in_f16)
+    : shape_(shape), n_cells_(n_cells), in_f16_(in_f16) {
+  const size_t bytes =
+      static_cast<size_t>(n_cells) * static_cast<size_t>(shape.kv_width()) * (in_f16 ? sizeof(Half) : sizeof(float));
   keys_ = Memory(bytes);
   values_ = Memory(bytes);
 }
@@ -46,21 +47,32 @@ size_t KvLayer::place(Cell cell, int32_t kv_head) const {
 
 void KvLayer::write(const Memory& to, Cell cell, int32_t kv_head, const float* head) {
   const size_t at = place(cell, kv_head);
-  if (half_) {
+  if (in_f16_) {
     kernels::kernels().to_halves(head, shape_.head_dim, to.as<Half>() + at);
   } else {
     std::copy(head, head + shape_.head_dim, to.as<float>() + at);
   }
 }
 
-void KvLayer::read(const Memory& from, Cell first, int64_t n, int32_t kv_head, float* out) const {
+void KvLayer::read(Part part, Cell first, int64_t n, int32_t kv_head, float* out) const {
+  const Memory& from = memory(part);
   const size_t at = place(first, kv_head);
   const int64_t values = n * shape_.head_dim;
-  if (half_) {
+  if (in_f16_) {
     kernels::kernels().from_halves(from.as<Half>() + at, values, out);
   } else {
     std::copy(from.as<float>() + at, from.as<float>() + at + values, out);
   }
+}
+
+void KvLayer::fetch(Part part, Cell cell, int32_t kv_head) const {
+  constexpr size_t kLine = 64;
+  const size_t value_bytes = in_f16_ ? sizeof(Half) : sizeof(float);
+  const std::byte* at = memory(part).data() + place(cell, kv_head) * value_bytes;
+  for (size_t i = 0; i < static_cast<size_t>(shape_.head_dim) * value_bytes; i += kLine) {
+    __builtin_prefetch(at + i);
+  }
+  asm volatile("");  // or GCC takes the function for one without effect and leaves the call out
 }
 
 AttentionScratch::AttentionScratch(const AttentionShape& shape, int32_t longest_path)
@@ -82,7 +94,7 @@ void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, P
     const float* q = rows[static_cast<size_t>(i / n_heads)].q + (heads.begin + i % n_heads) * head_dim;
     for (int64_t d = 0; d < head_dim; ++d) scratch.query(i)[d] = q[d] * scale;
   }
-  walk(kv, &KvLayer::read_keys, rows, kv_head, scratch, [&](int64_t row, int64_t n, int64_t first, int64_t) {
+  walk(kv, KvLayer::Part::kKeys, rows, kv_head, scratch, [&](int64_t row, int64_t n, int64_t first, int64_t) {
     // Behind the last position stand old keys; those scores are never read.
     const int64_t query = row * n_heads;
     kernels.scores(scratch.query(query), n * n_heads, scratch.staged(0), padded, scratch.scores(query) + first,
@@ -92,7 +104,7 @@ void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, P
     kernels.softmax(scratch.scores(i), rows[static_cast<size_t>(i / n_heads)].path->size());
     std::fill(scratch.query(i), scratch.query(i) + padded, 0.0f);
   }
-  walk(kv, &KvLayer::read_values, rows, kv_head, scratch, [&](int64_t row, int64_t n, int64_t first, int64_t count) {
+  walk(kv, KvLayer::Part::kValues, rows, kv_head, scratch, [&](int64_t row, int64_t n, int64_t first, int64_t count) {
     const int64_t query = row * n_heads;
     kernels.gather(scratch.scores(query) + first, scratch.longest_, n * n_heads, scratch.staged(0), padded, count,
                    scratch.query(query));
@@ -104,14 +116,14 @@ void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, P
 }
 
 template <class Use>
-void TreeAttention::walk(const KvLayer& kv, Read read, std::span<const AttentionRow> rows, int32_t kv_head,
+void TreeAttention::walk(const KvLayer& kv, KvLayer::Part part, std::span<const AttentionRow> rows, int32_t kv_head,
                          AttentionScratch& scratch, Use use) const {
   const auto n_rows = static_cast<int64_t>(rows.size());
   int64_t longest = 0;
   for (const AttentionRow& row : rows) longest = std::max(longest, row.path->size());
   const int64_t shared = shared_positions(rows) / kBlock * kBlock;
   for (int64_t first = 0; first < shared; first += kBlock) {
-    stage(kv, read, *rows[0].path, first, kBlock, kv_head, scratch);
+    stage(kv, part, *rows[0].path, first, kBlock, kv_head, scratch);
     use(0, n_rows, first, kBlock);
   }
   for (int64_t first = shared; first < longest; first += kBlock) {
@@ -125,20 +137,23 @@ void TreeAttention::walk(const KvLayer& kv, Read read, std::span<const Attention
         if (at < scratch.cells_.size() && scratch.cells_[at] == cell) continue;
         if (at >= scratch.cells_.size()) scratch.cells_.resize(at + 1);
         scratch.cells_[at] = cell;
-        (kv.*read)(cell, 1, kv_head, scratch.staged(i));
+        kv.read(part, cell, 1, kv_head, scratch.staged(i));
       }
       if (count > 0) use(row, 1, first, count);
     }
   }
 }
 
-void TreeAttention::stage(const KvLayer& kv, Read read, const Path& path, int64_t first, int64_t count, int32_t kv_head,
-                          AttentionScratch& scratch) const {
+void TreeAttention::stage(const KvLayer& kv, KvLayer::Part part, const Path& path, int64_t first, int64_t count,
+                          int32_t kv_head, AttentionScratch& scratch) const {
+  constexpr int64_t kAhead = 32;  // positions: the processor's own prefetching stops wherever cells do
+  const int64_t end = std::min(first + kAhead + count, path.size());
+  for (int64_t i = first == 0 ? count : first + kAhead; i < end; ++i) kv.fetch(part, path[i], kv_head);
   const bool side_by_side = scratch.padded_head_ == shape_.head_dim;
   for (int64_t i = 0; i < count;) {
     int64_t n = 1;  // cells in a row, as a prompt's mostly are
     while (side_by_side && i + n < count && path[first + i + n].value == path[first + i].value + n) ++n;
-    (kv.*read)(path[first + i], n, kv_head, scratch.staged(i));
+    kv.read(part, path[first + i], n, kv_head, scratch.staged(i));
     i += n;
   }
 }

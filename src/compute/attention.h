@@ -23,22 +23,26 @@ struct AttentionShape {
 // side, so that a pass over them runs through memory in order. Cells that are never written cost nothing.
 class KvLayer {
  public:
-  KvLayer(const AttentionShape& shape, int32_t n_cells, bool half);
+  KvLayer(const AttentionShape& shape, int32_t n_cells, bool in_f16);
 
   // k and v: [n_kv_heads * head_dim].
   void write(Cell cell, const float* k, const float* v);
 
+  enum class Part { kKeys, kValues };
+
   // One head's keys or values of the cells first … first + n - 1, as f32 to [n][head_dim].
-  void read_keys(Cell first, int64_t n, int32_t kv_head, float* out) const { read(keys_, first, n, kv_head, out); }
-  void read_values(Cell first, int64_t n, int32_t kv_head, float* out) const { read(values_, first, n, kv_head, out); }
+  void read(Part part, Cell first, int64_t n, int32_t kv_head, float* out) const;
+
+  // Those of one cell will soon be read.
+  void fetch(Part part, Cell cell, int32_t kv_head) const;
 
  private:
   size_t place(Cell cell, int32_t kv_head) const;
   void write(const Memory& to, Cell cell, int32_t kv_head, const float* head);
-  void read(const Memory& from, Cell first, int64_t n, int32_t kv_head, float* out) const;
+  const Memory& memory(Part part) const { return part == Part::kKeys ? keys_ : values_; }
   AttentionShape shape_;
   int32_t n_cells_;
-  bool half_;
+  bool in_f16_;
   Memory keys_, values_;
 };
 
@@ -78,14 +82,13 @@ class TreeAttention {
   void run(const KvLayer& kv, std::span<const AttentionRow> rows, Part heads, AttentionScratch& scratch) const;
 
  private:
-  using Read = void (KvLayer::*)(Cell, int64_t, int32_t, float*) const;
   // Calls use(row, n_rows, first, count) with the keys or values of `count` positions from `first` staged, which these
   // rows have in common; for each row, position by position in order.
   template <class Use>
-  void walk(const KvLayer& kv, Read read, std::span<const AttentionRow> rows, int32_t kv_head,
+  void walk(const KvLayer& kv, KvLayer::Part part, std::span<const AttentionRow> rows, int32_t kv_head,
             AttentionScratch& scratch, Use use) const;
   // Stages position first + i at place i, for i < count.
-  void stage(const KvLayer& kv, Read read, const Path& path, int64_t first, int64_t count, int32_t kv_head,
+  void stage(const KvLayer& kv, KvLayer::Part part, const Path& path, int64_t first, int64_t count, int32_t kv_head,
              AttentionScratch& scratch) const;
   AttentionShape shape_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compute/fetch_distance.h"
 #include "compute/kernels/kernels.h"
 #include "compute/kernels/pack.h"
 #include "compute/kernels/packed.h"
@@ -146,6 +147,8 @@ Result<Linear> Linear::create(const Tensor& weight, const Tensor& bias, Arena& m
   return linear;
 }
 
+size_t Linear::packed_bytes() const { return form_ ? kernels::packed_bytes(*form_, n_in_, n_out_) : 0; }
+
 void Linear::multiply(const LinearInput& x, int64_t n_rows, Part outputs, Target target) const {
   if (outputs.empty()) return;
   constexpr int64_t kRowsInCache = 64;  // of x: they stay in L2 while the weights pass by
@@ -164,6 +167,7 @@ void Linear::multiply(const LinearInput& x, int64_t n_rows, Part outputs, Target
     product.y = target.y;
     product.stride = target.stride;
     product.add = target.add;
+    product.ahead = fetch_distance();
     product.output = outputs.begin;
     product.output_end = outputs.end;
     product.row = rows.begin;

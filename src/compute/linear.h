@@ -79,6 +79,7 @@ class Linear {
 
   // Whether the tensor that it was made of is no longer needed.
   bool is_packed() const { return form_.has_value(); }
+  size_t packed_bytes() const;  // 0 if it isn't
 
   int64_t n_in() const { return n_in_; }
   int64_t n_out() const { return n_out_; }

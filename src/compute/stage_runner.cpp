@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compute/attention.h"
+#include "compute/fetch_distance.h"
 #include "compute/kernels/kernels.h"
 #include "compute/layer.h"
 #include "compute/linear.h"
@@ -63,6 +64,7 @@ class StageRunner::Impl {
   Status prepare_layers();
   Status prepare_head();
   void reserve_inputs();
+  void measure_fetching();
 
   static constexpr int64_t kOwnInputRows = 2;
 
@@ -78,6 +80,7 @@ class StageRunner::Impl {
   void store_rows(FormatSet formats, const float* from, int64_t width, int thread);
   void add_product(const Linear& linear, Pieces& pieces, float* hidden, int thread);
 
+  void find_tiles();
   void forget_embedding(size_t n_read);
 
   Packer packer() { return {weights_, packed_, team_}; }
@@ -123,6 +126,7 @@ class StageRunner::Impl {
   // For the batch at hand, max_rows each.
   int64_t n_rows_ = 0;
   std::vector<Path> row_paths_;
+  std::vector<Part> tiles_;                 // rows that go through attention together
   std::vector<LinearInput> inputs_;         // [thread], the first with room for max_rows, the others for few
   Memory qkv_;                              // [rows, q_width + 2 kv_width]: queries, keys, values
   Memory attended_;                         // [rows, q_width]
@@ -173,6 +177,7 @@ Result<std::unique_ptr<StageRunner::Impl>> StageRunner::Impl::create(const Model
   // The largest matrix first: while it is packed, it is in memory twice.
   if (options.with_head) SLUICE_TRY_STATUS(impl->prepare_head());
   SLUICE_TRY_STATUS(impl->prepare_layers());
+  impl->measure_fetching();
   impl->reserve_inputs();
   return impl;
 }
@@ -204,10 +209,17 @@ void StageRunner::Impl::reserve_inputs() {
   }
 }
 
+void StageRunner::Impl::measure_fetching() {
+  std::vector<const Linear*> matrices;
+  for (const Layer& layer : layers_) matrices.insert(matrices.end(), {&layer.gate, &layer.up, &layer.down});
+  measure_fetch_distance(matrices, team_);
+}
+
 void StageRunner::Impl::run(std::span<const Row> rows, float* hidden) {
   n_rows_ = static_cast<int64_t>(rows.size());
   rows_in_taps_ = rows.size();
   for (size_t i = 0; i < rows.size(); ++i) paths_.find(rows[i], row_paths_[i]);
+  find_tiles();
   for (LayerPieces& pieces : pieces_) pieces.restart();
   team_.run([&](int thread) {
     begin_rows(rows, hidden, thread);
@@ -219,6 +231,20 @@ void StageRunner::Impl::run(std::span<const Row> rows, float* hidden) {
     keep_tap(options_.range.last, hidden, thread);
   });
   forget_embedding(rows.size());
+}
+
+// Neighbours that have the same committed cells.
+void StageRunner::Impl::find_tiles() {
+  tiles_.clear();
+  const auto committed = [&](int64_t row) { return row_paths_[static_cast<size_t>(row)].committed.data(); };
+  for (int64_t row = 0; row < n_rows_; ++row) {
+    const bool fits = !tiles_.empty() && row - tiles_.back().begin < TreeAttention::kRows;
+    if (fits && committed(row) == committed(tiles_.back().begin)) {
+      tiles_.back().end = row + 1;
+    } else {
+      tiles_.push_back({row, row + 1});
+    }
+  }
 }
 
 // Each row that is read of the embedding brings its neighbours into memory, and a long prompt all of it.
@@ -323,7 +349,7 @@ void StageRunner::Impl::turn_and_store(Layer& layer, std::span<const Row> rows, 
   }
 }
 
-// Several rows: tiles of neighbours, which mostly share their paths, by kv head. One row: its heads are divided.
+// Several rows: tiles of neighbours, which share most of their paths, by kv head. One row: its heads are divided.
 void StageRunner::Impl::attend(const Layer& layer, Pieces& pieces, int thread) {
   const int64_t group = shape_.n_heads / shape_.n_kv_heads;
   AttentionRow tile[TreeAttention::kRows];
@@ -343,11 +369,11 @@ void StageRunner::Impl::attend(const Layer& layer, Pieces& pieces, int thread) {
     }
     return;
   }
-  const int64_t n_tiles = (n_rows_ + TreeAttention::kRows - 1) / TreeAttention::kRows;
-  divide(pieces, n_tiles * shape_.n_kv_heads, 1, [&](Part units) {
+  divide(pieces, std::ssize(tiles_) * shape_.n_kv_heads, 1, [&](Part units) {
     for (int64_t unit = units.begin; unit < units.end; ++unit) {
-      const int64_t first = unit / shape_.n_kv_heads * TreeAttention::kRows, kv_head = unit % shape_.n_kv_heads;
-      run(first, std::min(TreeAttention::kRows, n_rows_ - first), {kv_head * group, (kv_head + 1) * group});
+      const Part rows = tiles_[static_cast<size_t>(unit / shape_.n_kv_heads)];
+      const int64_t kv_head = unit % shape_.n_kv_heads;
+      run(rows.begin, rows.end - rows.begin, {kv_head * group, (kv_head + 1) * group});
     }
   });
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "compute/decoding.h"
+#include "compute/fetch_distance.h"
 #include "compute/kernels/kernels.h"
 #include "compute/kernels/pack.h"
 
@@ -187,8 +188,8 @@ TEST(Linear, ReadsWeightsAtAnyAddressAndNoRowsAtAll) {
 TEST(Linear, IsAtLeastAsAccurateAsGgml) {
   ggml_cpu_init();
   for (const ggml_type type : kTypes) {
-    for (const int64_t n_in : {1536, 8960}) {
-      if (n_in > 1536 && type != GGML_TYPE_F32) continue;  // there the errors are those of rounded inputs
+    for (const int64_t n_in : {576, 1536, 8960}) {
+      if (n_in != 1536 && type != GGML_TYPE_F32) continue;  // else the errors are those of rounded inputs
       SCOPED_TRACE(std::string(ggml_type_name(type)) + ", " + std::to_string(n_in));
       constexpr int64_t kRows = 48, kOut = 48;
       const Matrix m(type, n_in, kOut, 21);
@@ -264,11 +265,13 @@ float by_definition(const Matrix& m, int64_t output, const float* x) {
       for (int64_t run = runs; run < std::min(runs + 128, m.n_in); run += 32) {
         float of_blocks = 0.0f;
         for (int64_t at = run; at < std::min(run + 32, m.n_in); at += 8) {
-          float sum = weights[static_cast<size_t>(at)] * x[at];
-          for (int64_t k = at + 1; k < std::min(at + 8, m.n_in); ++k) {
-            sum = std::fma(weights[static_cast<size_t>(k)], x[k], sum);
+          float halves[2] = {};
+          for (const int64_t half : {0, 1}) {
+            for (int64_t k = at + 4 * half; k < std::min(at + 4 * half + 4, m.n_in); ++k) {
+              halves[half] = std::fma(weights[static_cast<size_t>(k)], x[k], halves[half]);
+            }
           }
-          of_blocks += sum;
+          of_blocks += halves[0] + halves[1];
         }
         of_runs += of_blocks;
       }
@@ -318,6 +321,23 @@ TEST(Linear, Q8_0IsTheExactIntegerSumOfEachBlockScaledInOrder) {
     }
     EXPECT_EQ(y[static_cast<size_t>(output)], expected);
   }
+}
+
+TEST(FetchDistance, IsMeasuredOnMoreThanCachesHoldAndChangesNoOutput) {
+  const std::vector<float> x = Dice(6).normals(size_t{4} * 256);
+  ThreadTeam team(2);
+  const Matrix m(GGML_TYPE_Q4_0, 256, 64, 4);
+  const Linear few = m.linear({});
+  const std::vector<float> before = multiply(few, x, 4, 1);
+  const int64_t guess = fetch_distance();
+  std::vector<const Linear*> matrices = {&few};
+  measure_fetch_distance(matrices, team);
+  EXPECT_EQ(fetch_distance(), guess);
+  matrices.assign((size_t{64} << 20) / few.packed_bytes() + 1, &few);
+  measure_fetch_distance(matrices, team);
+  EXPECT_GE(fetch_distance(), 2048);
+  EXPECT_LE(fetch_distance(), 12288);
+  EXPECT_EQ(multiply(few, x, 4, 1), before);
 }
 
 }  // namespace

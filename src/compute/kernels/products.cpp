@@ -68,10 +68,11 @@ inline void add(const Rows (&more)[kParts][C], Rows (&y)[kParts][C]) {
 // Keeps the compiler from fetching what the next part needs before this one is done: there are no registers for it.
 inline void next_part() { asm volatile("" ::: "memory"); }
 
-// The processor's own prefetching stops at every page.
-inline void fetch_ahead(const void* at, size_t bytes) {
-  constexpr size_t kAhead = 2048, kLine = 64;
-  for (size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(static_cast<const char*>(at) + kAhead + i);
+// What lies `p.ahead` bytes behind these. The processor's own prefetching stops at every page.
+inline void fetch_ahead(const Product& p, const void* at, size_t bytes) {
+  constexpr size_t kLine = 64;
+  const char* from = static_cast<const char*>(at) + p.ahead;
+  for (size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(from + i);
 }
 
 // As many rows of x, at most a panel, as the vector registers hold sums for.
@@ -96,7 +97,7 @@ struct QuantisedTile {
     const P* packed = reinterpret_cast<const P*>(group);
     for (int64_t at = 0; at < p.n_in; at += kInputs, ++packed) {
       for (int block = 0; block < P::Scales::kBlocks; ++block, x += kPanel, group += kBlockBytes) {
-        fetch_ahead(group, kBlockBytes);  // not more at once: a burst stops everything
+        fetch_ahead(p, group, kBlockBytes);  // not more at once: a burst stops everything
         constexpr int kAtOnce = C <= kColumnsForAllParts<typename P::Codes> ? kParts : 1;
         for (int part = 0; part < kParts; part += kAtOnce) {
           add_block<kAtOnce>(*packed, part, block, x, y);
@@ -150,7 +151,7 @@ struct DenseTile {
         Rows of_blocks[kParts][C];
         clear(of_blocks);
         for (int i = 0; i < kDenseRun && block < end; ++i, ++block, x += kPanel) {
-          if constexpr (C == 1) fetch_ahead(block, sizeof *block);
+          if constexpr (C == 1) fetch_ahead(p, block, sizeof *block);
           add_block(*block, x, of_blocks);
         }
         add(of_blocks, of_runs);
@@ -162,31 +163,29 @@ struct DenseTile {
   // All parts at once: each value of x is fetched for all rows of the group.
   template <int C>
   static inline void add_block(const Block& block, const DenseInput* x, Rows (&y)[kParts][C]) {
-    Rows sums[kParts][C];
+    Rows first[kParts][C], second[kParts][C];
+    sum_half<0>(block, x, first);
+    sum_half<1>(block, x, second);
+    add(second, first);
+    add(first, y);
+  }
+
+  template <int Half, int C>
+  static inline void sum_half(const Block& block, const DenseInput* x, Rows (&sums)[kParts][C]) {
+    constexpr int kFirst = Half * kDenseBlock / 2;
 #pragma GCC unroll 4
-    for (int k = 0; k < kDenseBlock; k += 2) {
-      Rows first[kParts], second[kParts];
-      for (int part = 0; part < kParts; ++part) {
-        first[part] = load_rows(block.w[k] + part * kRows);
-        second[part] = load_rows(block.w[k + 1] + part * kRows);
-      }
+    for (int k = kFirst; k < kFirst + kDenseBlock / 2; ++k) {
+      Rows w[kParts];
+      for (int part = 0; part < kParts; ++part) w[part] = load_rows(block.w[k] + part * kRows);
 #pragma GCC unroll 8
       for (int c = 0; c < C; ++c) {
         const Rows in = splat_rows(x[c].x[k]);
         for (int part = 0; part < kParts; ++part) {
-          sums[part][c] = k == 0 ? mul_rows(first[part], in) : fma_rows(first[part], in, sums[part][c]);
-        }
-      }
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) {
-        const Rows in = splat_rows(x[c].x[k + 1]);
-        for (int part = 0; part < kParts; ++part) {
-          sums[part][c] = fma_rows(second[part], in, sums[part][c]);
-          pin(sums[part][c]);
+          sums[part][c] = k == kFirst ? mul_rows(w[part], in) : fma_rows(w[part], in, sums[part][c]);
+          if (k % 2 == 1) pin(sums[part][c]);
         }
       }
     }
-    add(sums, y);
   }
 };
 
@@ -200,7 +199,7 @@ struct BFloatTile {
     const Block* block = reinterpret_cast<const Block*>(group);
     const Block* end = block + (p.n_in + kInputs - 1) / kInputs;
     for (; block < end; ++block, x += kPanel) {
-      if constexpr (C <= 2) fetch_ahead(block, sizeof *block);
+      if constexpr (C <= 2) fetch_ahead(p, block, sizeof *block);
       Rows sums[kParts][C];
       clear(sums);
 #pragma GCC unroll 16
@@ -291,7 +290,7 @@ struct Panels {
     const auto* x = reinterpret_cast<const BlockInput*>(p.x) + row / kPanel * blocks * kPanel;
     for (int64_t first = 0; first < blocks; first += kChunk) {
       const int count = static_cast<int>(blocks - first < kChunk ? blocks - first : kChunk);
-      unpack_chunk(group, first, count);
+      unpack_chunk(p, group, first, count);
       for (int64_t panel = 0; panel * kPanel < n; ++panel) {
         const BlockInput* in = x + (panel * blocks + first) * kPanel;
         multiply_tiles<kTileInputs<P>>(weights, in, count, sums);
@@ -305,10 +304,10 @@ struct Panels {
     return reinterpret_cast<const P*>(group)[block / P::Scales::kBlocks];
   }
 
-  void unpack_chunk(const std::byte* group, int64_t first, int count) {
+  void unpack_chunk(const Product& p, const std::byte* group, int64_t first, int count) {
     constexpr size_t kBlockBytes = sizeof(P) / P::Scales::kBlocks;
     for (int i = 0; i < count; ++i) {
-      fetch_ahead(group + static_cast<size_t>(first + i) * kBlockBytes, kBlockBytes);
+      fetch_ahead(p, group + static_cast<size_t>(first + i) * kBlockBytes, kBlockBytes);
       unpack<P::kOffset>(packed_of(group, first + i).codes[(first + i) % P::Scales::kBlocks], weights[i]);
     }
   }

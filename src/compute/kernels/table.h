@@ -33,8 +33,9 @@ inline constexpr int kWeightForms = 14;
 // exact integer sum of the products of codes (less the type's offset) and activations:
 //   s = d * d_x;  y = fma(s, I, y);  with minima also y = fma(m, d_x * sum(x), y).
 // K-quants: d = d_super * scale, m = -(d_super_min * min); Q6_K, scaled by halves: I = scale_0 I_0 + scale_1 I_1.
-// Dense, in blocks of 8 inputs, runs of 4 blocks and 4 runs together: of each block s = w_0 x_0;
-// s = fma(w_k, x_k, s) for k = 1 … 7;  t = t + s, from 0;  at a run's end u = u + t, from 0;  after 4 runs y = y + u.
+// Dense, in blocks of 8 inputs, runs of 4 blocks and 4 runs together: of each half of a block r = w_0 x_0;
+// r = fma(w_k, x_k, r) for k = 1 … 3;  s = r_first + r_second;  t = t + s, from 0;  at a run's end u = u + t, from 0;
+// after 4 runs y = y + u.
 // BF16, x rounded to bfloat16, in blocks of 32 inputs, pair by pair, the odd one first: s = fma(w_1, x_1, s), from 0;
 // s = fma(w_0, x_0, s); … ;  y = y + s. There every operand and result that would be subnormal is 0 (of its sign).
 struct Product {
@@ -48,6 +49,7 @@ struct Product {
   bool add = false;
   int64_t output = 0, output_end = 0;  // output is a multiple of 16
   int64_t row = 0, row_end = 0;        // row is a multiple of 8
+  int64_t ahead = 0;                   // bytes: so far ahead of what is multiplied weights are fetched into the cache
 };
 
 struct Kernels {
