@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Sets our answers beside llama-speculative-simple's: one process, same files, same threads, same prompts, runs in turn.
+"""Sets our answers beside llama-speculative-simple's or llama-server's: one process, same files, same threads, same
+prompts, runs in turn.
 
     bench/vs_speculation.py --ours build/sluice --llama llama.cpp/build/bin/llama-speculative-simple \\
         -m TARGET.gguf --draft DRAFT.gguf --data DIR [--tasks humaneval,gsm8k] [--limit 2] [-n 96] [--threads 2]
@@ -16,6 +17,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 
 SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 OURS = {
@@ -31,12 +34,18 @@ OURS = {
     "sd fused 4 32k": ["--method", "sd", "--source", "ngram,draft", "--depth", "4", "--draft-vocab", "32768"],
     "sd fused 6 32k": ["--method", "sd", "--source", "ngram,draft", "--depth", "6", "--draft-vocab", "32768"],
     "sd fused 4": ["--method", "sd", "--source", "ngram,draft", "--depth", "4"],
+    "sd fused 8 0.5 32k": ["--method", "sd", "--source", "ngram,draft", "--depth", "8", "--draft-p-min", "0.5", "--draft-vocab", "32768"],
+    "sd fused 8 0.3 32k": ["--method", "sd", "--source", "ngram,draft", "--depth", "8", "--draft-p-min", "0.3", "--draft-vocab", "32768"],
+    "sd fused 8 0.7 32k": ["--method", "sd", "--source", "ngram,draft", "--depth", "8", "--draft-p-min", "0.7", "--draft-vocab", "32768"],
     "sd fused 3": ["--method", "sd", "--source", "ngram,draft", "--depth", "3"],
 }
 THEIRS = {
     "plain": ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "60"],  # so long a match never comes
     "draft 2": ["--spec-type", "draft-simple", "--spec-draft-n-max", "2"],
     "draft 3": ["--spec-type", "draft-simple", "--spec-draft-n-max", "3"],
+    "draft 4 0.7": ["--spec-type", "draft-simple", "--spec-draft-n-max", "4", "--spec-draft-p-min", "0.7"],
+    "both 3": ["--spec-type", "ngram-simple,draft-simple", "--spec-draft-n-max", "3"],
+    "both 4 0.7": ["--spec-type", "ngram-simple,draft-simple", "--spec-draft-n-max", "4", "--spec-draft-p-min", "0.7"],
     "ngram-simple": ["--spec-type", "ngram-simple"],
     "ngram-mod": ["--spec-type", "ngram-mod"],
     "ngram-map-k": ["--spec-type", "ngram-map-k"],
@@ -60,7 +69,34 @@ def ours(args, options, text):
     return json.loads(done.stdout)["tokens_per_second"]
 
 
+def from_server(args, options, text):
+    port = 18080
+    command = [args.llama, "-m", args.model, "-t", str(args.threads), "-tb", str(args.threads), "-c", "4096", "-np", "1",
+               "--port", str(port), *options]
+    if any("draft-simple" in option for option in options):
+        command += ["-md", args.draft, "-td", str(args.threads)]
+    address = f"http://127.0.0.1:{port}/"
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(address + "health")
+                break
+            except OSError:
+                if server.poll() is not None:
+                    sys.exit("vs_speculation: the server did not start: " + " ".join(command))
+                time.sleep(0.1)
+        question = {"prompt": chat_ml(text), "n_predict": args.n, "temperature": 0}
+        request = urllib.request.Request(address + "completion", json.dumps(question).encode(), {"Content-Type": "application/json"})
+        return json.load(urllib.request.urlopen(request))["timings"]["predicted_per_second"]
+    finally:
+        server.terminate()
+        server.wait()
+
+
 def theirs(args, options, text):
+    if os.path.basename(args.llama) == "llama-server":
+        return from_server(args, options, text)
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
         file.write(chat_ml(text))
         file.flush()

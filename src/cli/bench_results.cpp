@@ -36,6 +36,7 @@ json default_of(const std::string& setting) {
   if (setting == "group") return options.group;
   if (setting == "concurrency") return options.concurrency;
   if (setting == "draft_vocab") return options.draft_vocab;
+  if (setting == "draft_p_min") return options.draft_p_min;
   return {};
 }
 
@@ -96,6 +97,7 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
       {"tree_nodes", options.tree_nodes},
       {"draft_rows", options.draft_rows},
       {"draft_vocab", options.draft_vocab},
+      {"draft_p_min", options.draft_p_min},
       {"budget", options.budget},
       {"fallback", options.fallback},
       {"lookahead", options.lookahead},

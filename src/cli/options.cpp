@@ -77,6 +77,12 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
                   "smaller output matrix to read, e.g. 32768; 0: all")
       ->capture_default_str()
       ->check(whole_number(0));
+  command
+      .add_option("--draft-p-min", options.draft_p_min,
+                  "sd drafts no further once the tokens it has drafted are, all together, less likely to be right than "
+                  "this, e.g. 0.5 with --depth 8; 0: always --depth tokens")
+      ->capture_default_str()
+      ->check(number(0.0, 1.0));
   command.add_option("--budget", options.budget, "Outcomes of a verification that ssd drafts for")
       ->capture_default_str()
       ->check(whole_number(1, 128));

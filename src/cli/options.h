@@ -23,6 +23,7 @@ struct CommonOptions {
   std::vector<int32_t> cuts;
   int32_t width = 16, levels = 1, group = 1, depth = 6, children = 16, draft_rows = 0, draft_vocab = 0, tree_nodes = 0,
           budget = 24, lookahead = 0;
+  double draft_p_min = 0.0;
   std::string fallback = "auto";
   std::vector<int32_t> branching = {1, 1, 3, 1, 1, 1, 1, 1};
   std::string executor = "threads";

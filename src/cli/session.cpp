@@ -238,6 +238,7 @@ RequestSpec Session::spec(std::vector<Token> prompt) const {
                              .children = options_.children,
                              .depth = options_.depth,
                              .draft_rows = options_.draft_rows,
+                             .draft_p_min = options_.draft_p_min,
                              .budget = options_.budget,
                              .fallback = options_.fallback == "draft"   ? Fallback::kDraft
                                          : options_.fallback == "ngram" ? Fallback::kNgram

@@ -4,12 +4,12 @@
 
 namespace sluice {
 
-Chain grow_chain(TokenTree& tree, NodeId from, int32_t length, int32_t last_position) {
+Chain grow_chain(TokenTree& tree, NodeId from, int32_t length, int32_t last_position, double p_min) {
   Chain chain{.nodes = {from}};
   const double begin = tree.node(from).log_path;
   int32_t left = length, n_free = 0;
   const auto end = [&](const TokenTree::Node& tip) {
-    chain.undrafted = !tip.drafted && left > 0 && n_free < length;
+    chain.undrafted = !tip.drafted && left > 0 && n_free < length && tip.log_path - begin >= std::log(p_min);
     return chain;
   };
   for (;;) {

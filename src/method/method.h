@@ -62,6 +62,7 @@ struct MethodOptions {
   int32_t children = 16;   // c: candidates a node
   int32_t depth = 6;       // K: tokens of a chain, levels of a tree
   int32_t draft_rows = 0;  // nodes that a source guesses for at a time; 0: as many as pay
+  double draft_p_min = 0;  // a chain ends behind a path less likely than this
   int32_t budget = 24;     // B: outcomes of a verification that are drafted for
   Fallback fallback = Fallback::kAuto;
   int32_t lookahead = 0;  // tokens that a verifier waits for

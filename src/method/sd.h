@@ -8,7 +8,7 @@ namespace sluice {
 // then the target verifies it in one pass, then the source drafts again. One of the two is always idle.
 class SpeculativeDecoding final : public Method {
  public:
-  explicit SpeculativeDecoding(const MethodOptions& options) : length_(options.depth) {}
+  explicit SpeculativeDecoding(const MethodOptions& options) : length_(options.depth), p_min_(options.draft_p_min) {}
   std::string_view name() const override { return "sd"; }
   bool speculates() const override { return true; }
   bool takes_chains() const override { return true; }
@@ -19,6 +19,7 @@ class SpeculativeDecoding final : public Method {
 
  private:
   int32_t length_;  // K
+  double p_min_;    // the source goes on below paths at least so likely
 };
 
 }  // namespace sluice

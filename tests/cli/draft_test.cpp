@@ -146,6 +146,7 @@ TEST(Draft, ValuesOutOfRangeAreRefused) {
       {{"--tree-nodes", "0"}, {"--tree-nodes", "1 to 255"}},
       {{"--tree-nodes", "256"}, {"--tree-nodes"}},
       {{"--draft-rows", "-1"}, {"--draft-rows", "0 to 256"}},
+      {{"--draft-p-min", "1.5"}, {"--draft-p-min", "0 to 1"}},
       {{"--budget", "0"}, {"--budget", "1 to 128"}},
       {{"--budget", "129"}, {"--budget"}},
       {{"--lookahead", "-1"}, {"--lookahead", "0 to 64"}},

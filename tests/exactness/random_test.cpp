@@ -73,6 +73,7 @@ RequestSpec random_request(Dice& dice, int32_t n_vocab, bool drafts, const HeadF
                          .children = dice.pick({1, 4, 16}),
                          .depth = dice.pick({1, 2, 6, 12}),
                          .draft_rows = dice.pick({1, 4, 16}),
+                         .draft_p_min = dice.pick({0.0, 0.0, 0.3}),
                          .budget = dice.pick({1, 8, 24}),
                          .lookahead = dice.pick({0, 0, 1, 5}),
                          .tree_nodes = dice.pick({0, 0, 8})};

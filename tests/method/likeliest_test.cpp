@@ -184,6 +184,19 @@ TEST(GrowChain, WaitsForNoDraftBehindEnoughForetoldTokens) {
   EXPECT_FALSE(grow_chain(tree, tree.root().id, 3, 100).undrafted);
 }
 
+TEST(GrowChain, WaitsForNoDraftBehindAnUnlikelyPath) {
+  TokenTree tree(0, 5);
+  const NodeId root = tree.root().id;
+  tree.set_candidates(root, {{4, 0.4f}});
+  for (const auto& [p_min, waits] : {std::pair{0.0, true}, {0.3, true}, {0.5, false}, {1.0, false}}) {
+    const Chain chain = grow_chain(tree, root, 3, 100, p_min);
+    EXPECT_EQ(chain.nodes.size(), 2u) << p_min;
+    EXPECT_EQ(chain.undrafted, waits) << p_min;
+  }
+  TokenTree silent(0, 5);
+  EXPECT_TRUE(grow_chain(silent, silent.root().id, 3, 100, 1.0).undrafted) << "nothing has been said yet";
+}
+
 TEST(DropWhatCostsMore, CutsForetoldTokensWhoseRowsDoNotPay) {
   TokenTree tree(0, 5);
   const Chain whole = foretold_chain(tree, 2, 0.9f, 13);
