@@ -6,6 +6,7 @@
 #include <chrono>
 #include <set>
 
+#include "base/energy.h"
 #include "cli/answer.h"
 #include "cli/bench_prompts.h"
 #include "cli/bench_report.h"
@@ -37,6 +38,7 @@ class Bench {
         }
       begin = end;
     }
+    if (!options.simulated()) energy_ = EnergyCounter::open();
   }
 
   // Whether the context has room for the prompts and what was done before was done with them, before hours are spent.
@@ -163,7 +165,7 @@ class Bench {
   }
 
   // All turns of each prompt, or those before an interrupt.
-  Result<std::vector<std::vector<json>>> converse(const Group& group) const {
+  Result<std::vector<std::vector<json>>> converse(const Group& group) {
     SLUICE_TRY(const auto engine, session_.make_engine(static_cast<int32_t>(group.size())));
     std::vector<std::vector<ChatMessage>> messages(group.size());
     std::vector<std::optional<RequestId>> previous(group.size());
@@ -180,7 +182,11 @@ class Bench {
         if (!request) return tl::unexpected<Error>(in(*group[i].prompt, request.error()));
         requests.push_back(*request);
       }
+      if (energy_) energy_->take();
       SLUICE_TRY(const auto answers, finish_all(session_, *engine, requests));
+      const auto joules = energy_ ? energy_->take() : std::nullopt;
+      size_t n_tokens = 0;
+      for (const Answer& answer : answers) n_tokens += engine->request(answer.request).n_answer();
       for (size_t k = 0; k < speaking.size(); ++k) {
         const Point& point = group[speaking[k]];
         const Answer& done = answers[k];
@@ -189,6 +195,7 @@ class Bench {
         run["task"] = point.prompt->task;
         run["temp"] = point.temp;
         run["turn"] = turn;
+        if (joules) run["joules"] = *joules * static_cast<double>(run["tokens"].size()) / static_cast<double>(n_tokens);
         run["prompt"] = engine->request(done.request).spec.prompt;
         turns[speaking[k]].push_back(std::move(run));
         messages[speaking[k]].push_back({"assistant", done.text});
@@ -236,6 +243,7 @@ class Bench {
   std::vector<BenchPrompt> prompts_;
   BenchResults results_;
   std::vector<Group> groups_;  // what is asked for; points into prompts_
+  std::optional<EnergyCounter> energy_;
   std::chrono::steady_clock::time_point memo_kept_ = std::chrono::steady_clock::now();
 };
 

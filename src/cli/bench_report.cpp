@@ -21,6 +21,10 @@ void BenchReport::add_run(const BenchKey& key, const json& run) {
   cell.drafted += run["drafted"].get<int64_t>();
   cell.accepted += run["accepted"].get<int64_t>();
   cell.flushes += run["flushes"].get<int64_t>();
+  if (cell.joules && run.contains("joules"))
+    *cell.joules += run["joules"].get<double>();
+  else
+    cell.joules.reset();
   const auto turn = run["turn"].get<size_t>();
   const auto [reference, is_first] = reference_.try_emplace({key.task, key.id, key.temp, turn}, tokens);
   const json& want = reference->second;
@@ -49,6 +53,25 @@ std::string BenchReport::table_cell(const std::string& method, float temp, const
   return fmt::format("{:.2f} {:>8.1f} {:>5.2f} {:>8}", speedup(method, temp, task), rate, length, cell.flushes);
 }
 
+// Empty if the machine has no counter, or some of the runs were not counted.
+std::string BenchReport::energy_line(const BenchOptions& options) const {
+  std::string out;
+  for (const float temp : options.temps)
+    for (const auto& method : options.methods) {
+      double joules = 0.0, tokens = 0.0;
+      for (const auto& task : options.tasks) {
+        const auto cell = cells_.find({method, temp, task});
+        if (cell == cells_.end()) continue;
+        if (!cell->second.joules) return {};
+        joules += *cell->second.joules;
+        tokens += static_cast<double>(cell->second.tokens);
+      }
+      if (tokens > 0.0) out += fmt::format("{} {} {:.2f}", out.empty() ? "" : ",", method, joules / tokens);
+      if (tokens > 0.0 && options.temps.size() > 1) out += fmt::format(" at {:.1f}", temp);
+    }
+  return out.empty() ? out : "joules a token, prompts included:" + out + "\n";
+}
+
 std::string BenchReport::table(const BenchOptions& options) const {
   std::string out = fmt::format("{:<12}{:>5}", "method", "temp");
   for (const auto& task : options.tasks) out += fmt::format("  {:>30}", task);
@@ -61,6 +84,7 @@ std::string BenchReport::table(const BenchOptions& options) const {
       for (const auto& task : options.tasks) out += fmt::format("  {:>30}", table_cell(method, temp, task));
       out += '\n';
     }
+  out += energy_line(options);
   // Other rules give other tokens, method by method.
   if (options.methods.size() > 1 && options.same_tokens())
     out += "identical: " + (difference_.empty() ? "yes" : difference_) + "\n";
@@ -80,7 +104,8 @@ json BenchReport::summary() const {
                     {"steps", cell.steps},
                     {"drafted", cell.drafted},
                     {"accepted", cell.accepted},
-                    {"flushes", cell.flushes}});
+                    {"flushes", cell.flushes},
+                    {"joules", cell.joules ? json(*cell.joules) : json()}});
   }
   return rows;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -33,10 +34,12 @@ class BenchReport {
     double seconds = 0, steps = 0;
     int64_t tokens = 0;  // after the first of each answer
     int64_t drafted = 0, accepted = 0, flushes = 0;
+    std::optional<double> joules = 0.0;  // none where a run does not say
   };
 
   void add_run(const BenchKey& key, const nlohmann::json& run);
   double speedup(const std::string& method, float temp, const std::string& task) const;
+  std::string energy_line(const BenchOptions& options) const;
   std::string table_cell(const std::string& method, float temp, const std::string& task) const;
 
   size_t n_stages_, n_conversations_ = 0;
