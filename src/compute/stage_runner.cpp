@@ -106,6 +106,12 @@ class StageRunner::Impl {
     const auto next = [&] { return pieces.take(n, grain, n_pieces()); };
     for (Part part = next(); !part.empty(); part = next()) work(part);
   }
+  // The same for the outputs of a product.
+  template <class Work>
+  void divide_outputs(Pieces& pieces, int64_t n, Work&& work) {
+    const int64_t groups = n_rows_ < kernels::kRowsForTwoGroups ? 1 : 2;
+    divide(pieces, n, groups * Linear::kGrain, work);
+  }
   int64_t q_width() const { return int64_t{shape_.n_heads} * shape_.head_dim; }
   int64_t qkv_width() const { return q_width() + 2 * shape_.kv_width(); }
 
@@ -320,7 +326,7 @@ void StageRunner::Impl::project_qkv(const Layer& layer, Pieces& pieces, int thre
   const auto room_of = [](const Linear& linear) {
     return (linear.n_out() + Linear::kGrain - 1) / Linear::kGrain * Linear::kGrain;
   };
-  divide(pieces, room_of(layer.q) + room_of(layer.k) + room_of(layer.v), Linear::kGrain, [&](Part outputs) {
+  divide_outputs(pieces, room_of(layer.q) + room_of(layer.k) + room_of(layer.v), [&](Part outputs) {
     for (const auto& [linear, y] : products) {
       const Part own{std::max<int64_t>(outputs.begin, 0), std::min(outputs.end, linear->n_out())};
       linear->multiply(input(thread), n_rows_, own, {y, qkv_width()});
@@ -380,7 +386,7 @@ void StageRunner::Impl::attend(const Layer& layer, Pieces& pieces, int thread) {
 
 // gate = silu(gate) * up, each thread on the outputs that it computed itself.
 void StageRunner::Impl::feed_forward(const Layer& layer, Pieces& pieces, int thread) {
-  divide(pieces, h_.d_ff, Linear::kGrain, [&](Part outputs) {
+  divide_outputs(pieces, h_.d_ff, [&](Part outputs) {
     layer.gate.multiply(input(thread), n_rows_, outputs, {gate_.as<float>(), h_.d_ff});
     layer.up.multiply(input(thread), n_rows_, outputs, {up_.as<float>(), h_.d_ff});
     for (int64_t i = 0; i < n_rows_; ++i) {
@@ -398,7 +404,7 @@ void StageRunner::Impl::store_rows(FormatSet formats, const float* from, int64_t
 }
 
 void StageRunner::Impl::add_product(const Linear& linear, Pieces& pieces, float* hidden, int thread) {
-  divide(pieces, linear.n_out(), Linear::kGrain, [&](Part outputs) {
+  divide_outputs(pieces, linear.n_out(), [&](Part outputs) {
     linear.multiply(input(thread), n_rows_, outputs, {hidden, h_.d_model, /*add=*/true});
   });
 }
@@ -411,7 +417,7 @@ void StageRunner::Impl::logits(int64_t n, const float* hidden, float* logits) {
     team_.run([&](int thread) {
       normalise(head_->norm, head_->formats, hidden + first * h_.d_model, thread);
       input_ready();
-      divide(head_pieces_, head_->output.n_out(), Linear::kGrain, [&](Part outputs) {
+      divide_outputs(head_pieces_, head_->output.n_out(), [&](Part outputs) {
         head_->output.multiply(input(thread), n_rows_, outputs, {logits + first * n_logits_, n_logits_});
       });
     });

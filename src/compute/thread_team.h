@@ -1,6 +1,7 @@
 // A fixed team of threads that works through one region after another.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -76,7 +77,7 @@ class Pieces {
 
   // The next of about `pieces` pieces of [0, n), in multiples of `grain` (but for the end); empty when nothing is left.
   Part take(int64_t n, int64_t grain, int64_t pieces) {
-    const int64_t size = ((n + grain - 1) / grain + pieces - 1) / pieces * grain;
+    const int64_t size = std::max<int64_t>(1, ((n + grain - 1) / grain + pieces / 2) / pieces) * grain;
     const int64_t begin = next_.fetch_add(size, std::memory_order_relaxed);
     return {begin, begin + size < n ? begin + size : n};
   }

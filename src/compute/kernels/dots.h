@@ -45,10 +45,6 @@ inline __m512i look_up(const int8_t (&table)[16], int8_t bias, __m512i index) {
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), index);
 }
 
-// The only part is all of them.
-template <class Codes>
-inline constexpr int kColumnsForAllParts = 8;
-
 inline StepPair steps(const Codes4& codes, int i) { return nibbles(codes, i); }
 inline StepPair steps(const CodesNonlinear4& codes, int i) {
   const StepPair index = nibbles(codes, i);
@@ -83,25 +79,45 @@ inline __m512i splat_step(const int8_t* x) {
   return _mm512_set1_epi32(four);
 }
 
-// The sums of the first and of the second half of the block.
-template <class Codes, int C>
-inline void half_sums(const Codes& codes, const BlockInput* x, IntRows (&first)[C], IntRows (&second)[C]) {
-  for (int c = 0; c < C; ++c) first[c].v = second[c].v = _mm512_setzero_si512();
+// sums[group][c] over a half of the block, added to what is there: a step of x is fetched once for all groups.
+template <int Half, int G, class Codes, int C>
+inline void add_half(const Codes* const (&codes)[G], const BlockInput* x, IntRows (&sums)[G][C]) {
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    const StepPair w = steps(codes, i);
+    __m512i w[G];
+    for (int group = 0; group < G; ++group) {
+      const StepPair pair = steps(*codes[group], i);
+      w[group] = Half == 0 ? pair.first : pair.second;
+    }
+#pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {
-      first[c].v = _mm512_dpbusd_epi32(first[c].v, w.first, splat_step(x[c].q + 4 * i));
-      second[c].v = _mm512_dpbusd_epi32(second[c].v, w.second, splat_step(x[c].q + 16 + 4 * i));
+      __m512i in = splat_step(x[c].q + 16 * Half + 4 * i);
+      if constexpr (G > 1) pin(in);
+#pragma GCC unroll 2
+      for (int group = 0; group < G; ++group) sums[group][c].v = _mm512_dpbusd_epi32(sums[group][c].v, w[group], in);
     }
   }
 }
 
-template <int N, class Codes, int C>
-inline void block_sums(const Codes& codes, int, const BlockInput* x, IntRows (&sums)[N][C]) {
-  IntRows second[C];
-  half_sums(codes, x, sums[0], second);
-  for (int c = 0; c < C; ++c) sums[0][c].v = _mm512_add_epi32(sums[0][c].v, second[c].v);
+template <int G, int C>
+inline void clear(IntRows (&sums)[G][C]) {
+  for (int group = 0; group < G; ++group) {
+    for (int c = 0; c < C; ++c) sums[group][c].v = _mm512_setzero_si512();
+  }
+}
+
+template <int G, class Codes, int C>
+inline void block_sums(const Codes* const (&codes)[G], const BlockInput* x, IntRows (&sums)[G][C]) {
+  clear(sums);
+  add_half<0>(codes, x, sums);
+  if constexpr (G > 1) {
+    add_half<1>(codes, x, sums);
+  } else {  // there are registers for sums that need not wait for the first half's
+    IntRows second[G][C];
+    clear(second);
+    add_half<1>(codes, x, second);
+    for (int c = 0; c < C; ++c) sums[0][c].v = _mm512_add_epi32(sums[0][c].v, second[0][c].v);
+  }
 }
 
 // The factors of the two halves of a block.
@@ -116,15 +132,19 @@ inline IntRows scaled_sum(IntRows first, IntRows second, const HalfFactors& fact
   return {_mm512_add_epi32(_mm512_mullo_epi32(first.v, factors.first), _mm512_mullo_epi32(second.v, factors.second))};
 }
 
-template <int N, int C>
-inline void scaled_sums(const Codes6& codes, int, const int8_t (&scale)[kGroup][2], const BlockInput* x,
-                        IntRows (&sums)[N][C]) {
-  IntRows second[C];
-  half_sums(codes, x, sums[0], second);
-  const HalfFactors factors = factors_of(scale);
-  for (int c = 0; c < C; ++c) {
-    sums[0][c] = scaled_sum(subtract(sums[0][c], kBias<Codes6> * x[c].half_sums[0]),
-                            subtract(second[c], kBias<Codes6> * x[c].half_sums[1]), factors);
+template <int G, int C>
+inline void scaled_sums(const Codes6* const (&codes)[G], const HalfFactors (&factors)[G], const BlockInput* x,
+                        IntRows (&sums)[G][C]) {
+  IntRows second[G][C];
+  clear(sums);
+  add_half<0>(codes, x, sums);
+  clear(second);
+  add_half<1>(codes, x, second);
+  for (int group = 0; group < G; ++group) {
+    for (int c = 0; c < C; ++c) {
+      sums[group][c] = scaled_sum(subtract(sums[group][c], kBias<Codes6> * x[c].half_sums[0]),
+                                  subtract(second[group][c], kBias<Codes6> * x[c].half_sums[1]), factors[group]);
+    }
   }
 }
 

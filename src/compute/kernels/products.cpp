@@ -34,33 +34,64 @@ inline Rows mins_of(const SuperScaleAndMin& s, int row, int block) {
   return mul_rows(mul_rows(load_rows(s.dmin + row), splat_rows(-1.0f)), load_rows(s.min[block] + row));
 }
 
+template <class P>
+inline constexpr bool kScaledHalves = __is_same(typename P::Scales, SuperScaleHalves);
+
+// What the codes' sums are too large by.
 template <class P, int N, int C>
-inline void sums_of(const P& packed, int row, int block, const BlockInput* x, IntRows (&sums)[N][C]) {
-  if constexpr (__is_same(typename P::Scales, SuperScaleHalves)) {
-    scaled_sums(packed.codes[block], row, packed.scales.scale[block], x, sums);
-  } else {
-    block_sums(packed.codes[block], row, x, sums);
-    constexpr int kSurplus = P::kOffset + kBias<typename P::Codes>;
-    if constexpr (kSurplus != 0) {
-      for (int c = 0; c < C; ++c) {
-        const int32_t surplus = kSurplus * (x[c].half_sums[0] + x[c].half_sums[1]);
-        for (int part = 0; part < N; ++part) sums[part][c] = subtract(sums[part][c], surplus);
-      }
+inline void subtract_surplus(const BlockInput* x, IntRows (&sums)[N][C]) {
+  constexpr int kSurplus = P::kOffset + kBias<typename P::Codes>;
+  if constexpr (kSurplus != 0) {
+    for (int c = 0; c < C; ++c) {
+      const int32_t surplus = kSurplus * (x[c].half_sums[0] + x[c].half_sums[1]);
+      for (int part = 0; part < N; ++part) sums[part][c] = subtract(sums[part][c], surplus);
     }
   }
 }
 
-// --- A tile: a group of rows of weights by C rows of x. The group's sums: y[part][c], part by part of kRows rows. ---
+#if SLUICE_SIMD_AVX512
 
-template <int C>
-inline void clear(Rows (&y)[kParts][C]) {
-  for (int part = 0; part < kParts; ++part) {
+// Of a block of each of the groups.
+template <int G, class P, int C>
+inline void sums_of(const P* const (&packed)[G], int block, const BlockInput* x, IntRows (&sums)[G][C]) {
+  const typename P::Codes* codes[G];
+  for (int group = 0; group < G; ++group) codes[group] = &packed[group]->codes[block];
+  if constexpr (kScaledHalves<P>) {
+    HalfFactors factors[G];
+    for (int group = 0; group < G; ++group) factors[group] = factors_of(packed[group]->scales.scale[block]);
+    scaled_sums(codes, factors, x, sums);
+  } else {
+    block_sums(codes, x, sums);
+    subtract_surplus<P>(x, sums);
+  }
+}
+
+#else
+
+// Of N parts of a group from `row` on.
+template <class P, int N, int C>
+inline void sums_of(const P& packed, int row, int block, const BlockInput* x, IntRows (&sums)[N][C]) {
+  if constexpr (kScaledHalves<P>) {
+    scaled_sums(packed.codes[block], row, packed.scales.scale[block], x, sums);
+  } else {
+    block_sums(packed.codes[block], row, x, sums);
+    subtract_surplus<P>(x, sums);
+  }
+}
+
+#endif
+
+// --- A tile: a few groups of rows of weights by C rows of x. The sums: y[part][c], part by part of kRows rows. ---
+
+template <int N, int C>
+inline void clear(Rows (&y)[N][C]) {
+  for (int part = 0; part < N; ++part) {
     for (int c = 0; c < C; ++c) y[part][c] = zero_rows();
   }
 }
-template <int C>
-inline void add(const Rows (&more)[kParts][C], Rows (&y)[kParts][C]) {
-  for (int part = 0; part < kParts; ++part) {
+template <int N, int C>
+inline void add(const Rows (&more)[N][C], Rows (&y)[N][C]) {
+  for (int part = 0; part < N; ++part) {
     for (int c = 0; c < C; ++c) y[part][c] = add_rows(y[part][c], more[part][c]);
   }
 }
@@ -75,61 +106,85 @@ inline void fetch_ahead(const Product& p, const void* at, size_t bytes) {
   for (size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(from + i);
 }
 
-// As many rows of x, at most a panel, as the vector registers hold sums for.
+// The groups of a tile, one after another. Only the first tile that needs them fetches ahead.
+struct Groups {
+  const std::byte* at;
+  size_t group_bytes;
+  bool first;
+  const std::byte* group(int g) const { return at + static_cast<size_t>(g) * group_bytes; }
+};
+
+// As many rows of x, at most a panel, as the vector registers hold sums for, and of quantised weights as many groups.
 #if SLUICE_SIMD_AVX512
-constexpr int kDenseRows = 8, kQuantisedRows = 8;
+constexpr int kDenseRows = 8, kQuantisedRows = 8, kQuantisedGroups = 2;
 #elif SLUICE_SIMD_X86
-constexpr int kDenseRows = 4, kQuantisedRows = 8;
+constexpr int kDenseRows = 4, kQuantisedRows = 8, kQuantisedGroups = 1;
 #else
-constexpr int kDenseRows = 4, kQuantisedRows = 4;
+constexpr int kDenseRows = 4, kQuantisedRows = 4, kQuantisedGroups = 1;
 #endif
 
 template <class P>
 struct QuantisedTile {
   using Block = P;
   using Input = BlockInput;
-  static constexpr int kInputs = P::kInputs, kInputBlock = kBlock;
+  static constexpr int kInputs = P::kInputs, kInputBlock = kBlock, kGroups = kQuantisedGroups;
 
   // x: the panel's blocks, from the tile's first row on.
-  template <int C>
-  static inline void run(const Product& p, const std::byte* group, const BlockInput* x, Rows (&y)[kParts][C]) {
+  template <int G, int C>
+  static inline void run(const Product& p, const Groups& groups, const BlockInput* x, Rows (&y)[G * kParts][C]) {
     constexpr size_t kBlockBytes = sizeof(P) / P::Scales::kBlocks;  // with its share of the scales
-    const P* packed = reinterpret_cast<const P*>(group);
-    for (int64_t at = 0; at < p.n_in; at += kInputs, ++packed) {
-      for (int block = 0; block < P::Scales::kBlocks; ++block, x += kPanel, group += kBlockBytes) {
-        fetch_ahead(p, group, kBlockBytes);  // not more at once: a burst stops everything
-        constexpr int kAtOnce = C <= kColumnsForAllParts<typename P::Codes> ? kParts : 1;
-        for (int part = 0; part < kParts; part += kAtOnce) {
-          add_block<kAtOnce>(*packed, part, block, x, y);
-          next_part();
+    const P* packed[G];
+    for (int g = 0; g < G; ++g) packed[g] = reinterpret_cast<const P*>(groups.group(g));
+    size_t at = 0;  // bytes of a group
+    for (int64_t input = 0; input < p.n_in; input += kInputs) {
+      for (int block = 0; block < P::Scales::kBlocks; ++block, x += kPanel, at += kBlockBytes) {
+        if (groups.first) {  // not more at once: a burst stops everything
+          const size_t others = at + p.ahead < groups.group_bytes ? 0 : (G - 1) * groups.group_bytes;
+          for (int g = 0; g < G; ++g) fetch_ahead(p, groups.group(g) + at + others, kBlockBytes);
         }
+        add_block<G>(packed, block, x, y);
       }
+      for (int g = 0; g < G; ++g) ++packed[g];
     }
   }
 
-  // N parts of the group from `first` on.
-  template <int N, int C>
-  static inline void add_block(const P& packed, int first, int block, const BlockInput* x, Rows (&y)[kParts][C]) {
-    IntRows sums[N][C];
-    sums_of(packed, first * kRows, block, x, sums);
-    add_sums(packed, first, block, x, sums, y);
+#if SLUICE_SIMD_AVX512
+
+  template <int G, int C>
+  static inline void add_block(const P* const (&packed)[G], int block, const BlockInput* x, Rows (&y)[G][C]) {
+    IntRows sums[G][C];
+    sums_of(packed, block, x, sums);
+    for (int g = 0; g < G; ++g) add_sums(*packed[g], 0, block, x, sums[g], y[g]);
+    next_part();
   }
 
-  // What the block's integer sums are worth.
-  template <int N, int C>
-  static inline void add_sums(const P& packed, int first, int block, const BlockInput* x, const IntRows (&sums)[N][C],
-                              Rows (&y)[kParts][C]) {
-    for (int i = 0; i < N; ++i) {
-      Rows(&y_part)[C] = y[first + i];
-      const int row = (first + i) * kRows;
-      const Rows scale = scales_of(packed.scales, row, block);
-      for (int c = 0; c < C; ++c) {
-        y_part[c] = fma_rows(mul_rows(scale, splat_rows(x[c].scale)), to_float(sums[i][c]), y_part[c]);
+#else
+
+  template <int G, int C>
+  static inline void add_block(const P* const (&packed)[G], int block, const BlockInput* x, Rows (&y)[kParts][C]) {
+    constexpr int kAtOnce = C <= kColumnsForAllParts<typename P::Codes> ? kParts : 1;
+    for (int first = 0; first < kParts; first += kAtOnce) {
+      IntRows sums[kAtOnce][C];
+      sums_of(*packed[0], first * kRows, block, x, sums);
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int part = first + i;
+        add_sums(*packed[0], part * kRows, block, x, sums[i], y[part]);
       }
-      if constexpr (kHasMin<typename P::Scales>) {
-        const Rows min = mins_of(packed.scales, row, block);
-        for (int c = 0; c < C; ++c) y_part[c] = fma_rows(min, splat_rows(x[c].scaled_sum), y_part[c]);
-      }
+      next_part();
+    }
+  }
+
+#endif
+
+  // What a block's integer sums are worth: of the rows from `row` on.
+  template <int C>
+  static inline void add_sums(const P& packed, int row, int block, const BlockInput* x, const IntRows (&sums)[C],
+                              Rows (&y)[C]) {
+    const Rows scale = scales_of(packed.scales, row, block);
+    for (int c = 0; c < C; ++c) y[c] = fma_rows(mul_rows(scale, splat_rows(x[c].scale)), to_float(sums[c]), y[c]);
+    if constexpr (kHasMin<typename P::Scales>) {
+      const Rows min = mins_of(packed.scales, row, block);
+      for (int c = 0; c < C; ++c) y[c] = fma_rows(min, splat_rows(x[c].scaled_sum), y[c]);
     }
   }
 };
@@ -138,11 +193,11 @@ template <class DenseBlock>
 struct DenseTile {
   using Block = DenseBlock;
   using Input = DenseInput;
-  static constexpr int kInputs = kDenseBlock, kInputBlock = kDenseBlock;
+  static constexpr int kInputs = kDenseBlock, kInputBlock = kDenseBlock, kGroups = 1;
 
-  template <int C>
-  static inline void run(const Product& p, const std::byte* group, const DenseInput* x, Rows (&y)[kParts][C]) {
-    const Block* block = reinterpret_cast<const Block*>(group);
+  template <int G, int C>
+  static inline void run(const Product& p, const Groups& groups, const DenseInput* x, Rows (&y)[kParts][C]) {
+    const Block* block = reinterpret_cast<const Block*>(groups.at);
     const Block* end = block + (p.n_in + kDenseBlock - 1) / kDenseBlock;
     while (block < end) {
       Rows of_runs[kParts][C];
@@ -192,11 +247,11 @@ struct DenseTile {
 struct BFloatTile {
   using Block = DenseBF16;
   using Input = BFloatInput;
-  static constexpr int kInputs = kBFloatBlock, kInputBlock = kBFloatBlock;
+  static constexpr int kInputs = kBFloatBlock, kInputBlock = kBFloatBlock, kGroups = 1;
 
-  template <int C>
-  static inline void run(const Product& p, const std::byte* group, const BFloatInput* x, Rows (&y)[kParts][C]) {
-    const Block* block = reinterpret_cast<const Block*>(group);
+  template <int G, int C>
+  static inline void run(const Product& p, const Groups& groups, const BFloatInput* x, Rows (&y)[kParts][C]) {
+    const Block* block = reinterpret_cast<const Block*>(groups.at);
     const Block* end = block + (p.n_in + kInputs - 1) / kInputs;
     for (; block < end; ++block, x += kPanel) {
       if constexpr (C <= 2) fetch_ahead(p, block, sizeof *block);
@@ -234,35 +289,46 @@ void put(const Product& p, int64_t output, int64_t row, Rows value) {
   for (int64_t i = 0; i < p.n_out - output; ++i) y[i] = p.add ? y[i] + values[i] : values[i];
 }
 
-template <class Tile, int C>
-void tile(const Product& p, const std::byte* group, int64_t output, int64_t row) {
+template <class Tile, int G, int C>
+void tile(const Product& p, const Groups& groups, int64_t output, int64_t row) {
   const int64_t panel_inputs = (p.n_in + Tile::kInputBlock - 1) / Tile::kInputBlock * kPanel;
   const auto* x = reinterpret_cast<const typename Tile::Input*>(p.x) + row / kPanel * panel_inputs + row % kPanel;
-  Rows y[kParts][C];
+  Rows y[G * kParts][C];
   clear(y);
-  Tile::run(p, group, x, y);
-  for (int part = 0; part < kParts; ++part) {
+  Tile::template run<G>(p, groups, x, y);
+  for (int part = 0; part < G * kParts; ++part) {
     for (int c = 0; c < C; ++c) put(p, output + part * kRows, row + c, y[part][c]);
   }
 }
 
 // A tile of up to C rows.
-template <class Tile, int C>
-void tile_of(const Product& p, const std::byte* group, int64_t output, int64_t row, int64_t n) {
-  if (n >= C) return tile<Tile, C>(p, group, output, row);
-  if constexpr (C > 1) tile_of<Tile, C - 1>(p, group, output, row, n);
+template <class Tile, int G, int C>
+void tile_of(const Product& p, const Groups& groups, int64_t output, int64_t row) {
+  if (p.row_end - row >= C) return tile<Tile, G, C>(p, groups, output, row);
+  if constexpr (C > 1) tile_of<Tile, G, C - 1>(p, groups, output, row);
+}
+
+// Tiles of G groups, from `output` on as many as there are; where the rest begins.
+template <class Tile, int G, int Widest>
+int64_t multiply_groups(const Product& p, int64_t output) {
+  const size_t group_bytes =
+      static_cast<size_t>((p.n_in + Tile::kInputs - 1) / Tile::kInputs) * sizeof(typename Tile::Block);
+  for (; output + (G - 1) * kGroup < p.output_end; output += G * kGroup) {
+    const std::byte* at = p.weights + static_cast<size_t>(output / kGroup) * group_bytes;
+    for (int64_t row = p.row; row < p.row_end; row += Widest) {
+      tile_of<Tile, G, Widest>(p, {at, group_bytes, row == p.row}, output, row);
+    }
+  }
+  return output;
 }
 
 template <class Tile, int Widest>
 void multiply(const Product& p) {
-  const size_t group_bytes =
-      static_cast<size_t>((p.n_in + Tile::kInputs - 1) / Tile::kInputs) * sizeof(typename Tile::Block);
-  for (int64_t output = p.output; output < p.output_end; output += kGroup) {
-    const std::byte* group = p.weights + static_cast<size_t>(output / kGroup) * group_bytes;
-    for (int64_t row = p.row; row < p.row_end; row += Widest) {
-      tile_of<Tile, Widest>(p, group, output, row, p.row_end - row);
-    }
+  int64_t output = p.output;
+  if constexpr (Tile::kGroups > 1) {
+    if (p.row_end - p.row >= kRowsForTwoGroups) output = multiply_groups<Tile, Tile::kGroups, Widest>(p, output);
   }
+  multiply_groups<Tile, 1, Widest>(p, output);
 }
 
 #if SLUICE_SIMD_AMX
@@ -271,8 +337,6 @@ void multiply(const Product& p) {
 
 constexpr int kChunk = 8, kMostPanels = 8;
 
-template <class P>
-constexpr bool kScaledHalves = __is_same(typename P::Scales, SuperScaleHalves);
 template <class P>
 constexpr int kTileInputs = kScaledHalves<P> ? kBlock / 2 : kBlock;
 
@@ -318,16 +382,16 @@ struct Panels {
     if constexpr (C > 1) {
       if (n < C) return add_chunk<C - 1>(group, first, count, x, y_panel, n);
     }
-    Rows y_rows[1][C];
-    for (int c = 0; c < C; ++c) y_rows[0][c] = y_panel[c];
+    Rows y_rows[C];
+    for (int c = 0; c < C; ++c) y_rows[c] = y_panel[c];
     for (int i = 0; i < count; ++i, x += kPanel) {
       const P& packed = packed_of(group, first + i);
       const int block = static_cast<int>((first + i) % P::Scales::kBlocks);
-      IntRows of_block[1][C];
-      load_sums(packed, block, sums[i], of_block[0]);
+      IntRows of_block[C];
+      load_sums(packed, block, sums[i], of_block);
       QuantisedTile<P>::add_sums(packed, 0, block, x, of_block, y_rows);
     }
-    for (int c = 0; c < C; ++c) y_panel[c] = y_rows[0][c];
+    for (int c = 0; c < C; ++c) y_panel[c] = y_rows[c];
   }
 
   template <int C>

@@ -52,6 +52,9 @@ struct Product {
   int64_t ahead = 0;                   // bytes: so far ahead of what is multiplied weights are fetched into the cache
 };
 
+// From so many rows of x on a product is faster where output and output_end are multiples of 32.
+inline constexpr int kRowsForTwoGroups = 6;
+
 struct Kernels {
   const char* name;  // of the instruction set: scalar, avx2, avxvnni, avx512, avx512bf16, amx or neon
   void (*multiply[kWeightForms])(const Product& product);
