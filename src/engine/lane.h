@@ -44,7 +44,8 @@ struct Lane {
   double transit = 0;            // what the last batch took from its submission to its outcome
 
   Room room(size_t promised_cells) const {
-    return {.idle = first_stage_load == 0,
+    // A single stage's outcome comes just after the word that it is free, and what goes next depends on it.
+    return {.idle = first_stage_load == 0 && (stages.size() > 1 || in_flight.empty()),
             .free_cells = cells.available(),
             .spare_cells = cells.available() - std::min(cells.available(), promised_cells),
             .times = &times,
