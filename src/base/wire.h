@@ -6,6 +6,7 @@
 // them. Only a `Cancel` may overtake.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -87,6 +88,21 @@ struct Close {
 };
 using PathUpdate = std::variant<Open, Commit, Truncate, Close>;
 
+// SAGUARO sampling (SSD): the `f` likeliest tokens count only `c` times, 0 < c <= 1, so that what the target draws
+// after a rejection is more often among them.
+struct Saguaro {
+  double c = 1.0;
+  int32_t f = 0;
+  bool odds = false;  // the verification is to say what every c of kSaguaroChoices would come to
+};
+inline constexpr std::array<double, 8> kSaguaroChoices = {1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05};
+
+// What one drawn token would come to with another c.
+struct SaguaroOdds {
+  double accepted = 0.0;  // the probability that it is accepted
+  double hit = 0.0;       // and, if not, that the target's own is one of the f likeliest others
+};
+
 // Under rule `reject`: the children of a row as they were drawn. Under a lossy rule: those that have entered, with what
 // their source says of them in q.
 struct Draws {
@@ -94,6 +110,7 @@ struct Draws {
   std::vector<Candidate> q;   // what they were drawn from
   std::vector<Token> tokens;  // in the order of drawing; with replacement a token may come again
   bool replacement = false;
+  Saguaro saguaro;  // by which q was bent
 };
 
 // What a row of a head takes of the target: the states of the token in the target's `cell`.
@@ -158,6 +175,7 @@ struct Accepted {
   Cell cell;
   Token next = kNoToken;
   float logprob = 0.0f;  // natural log of next's probability before sampling parameters (softmax of the raw logits)
+  std::vector<SaguaroOdds> odds;  // by kSaguaroChoices, where Draws asked for it
 };
 
 // What a draft model says of the tokens after a row, likeliest first.

@@ -103,7 +103,7 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
       {"lookahead", options.lookahead},
       {"levels", options.levels},
       {"replacement", options.replacement},
-      {"saguaro", options.saguaro},
+      {"saguaro", options.saguaro > 0 ? json(options.saguaro) : json("auto")},
       {"saguaro_tokens", options.saguaro_tokens},
       {"executor", options.executor},
       {"profile", session.profile() ? session.profile()->name : ""},

@@ -132,12 +132,17 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
       ->capture_default_str()
       ->check(number(0, 1, /*above=*/true));
   command.add_flag("--replacement", options.replacement, "Rule reject: draw the children of a node with replacement");
-  command.add_option("--saguaro", options.saguaro, "C of SAGUARO sampling for ssd under rule reject; 1 is off")
+  command
+      .add_option("--saguaro", options.saguaro,
+                  "C of SAGUARO sampling for ssd under rule reject: 1 is off; auto takes what promises most tokens a "
+                  "second of the verifications so far")
       ->capture_default_str()
-      ->check(number(0, 1, /*above=*/true));
-  command.add_option("--saguaro-tokens", options.saguaro_tokens, "F of it: the likeliest tokens that count C times")
+      ->transform(share_or_auto());
+  command
+      .add_option("--saguaro-tokens", options.saguaro_tokens,
+                  "F of it: the likeliest tokens that count C times; 0: as many as are drafted for")
       ->capture_default_str()
-      ->check(whole_number(1, 64));
+      ->check(whole_number(0, 64));
   command.add_option("--threads", options.threads, "CPU threads a stage (default: the cores shared by the stages)")
       ->check(whole_number(1, 256));
 }

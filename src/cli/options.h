@@ -37,8 +37,8 @@ struct CommonOptions {
   std::string verify = "match";
   std::string lossy = "none";
   bool replacement = false;
-  double saguaro = 1.0;
-  int32_t saguaro_tokens = 3;
+  double saguaro = 1.0;  // 0: auto
+  int32_t saguaro_tokens = 0;
   bool raw = false;
   bool ignore_eos = false;
   int32_t threads = 0;  // a worker; 0: the machine's cores shared by the stages

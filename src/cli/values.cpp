@@ -58,6 +58,20 @@ CLI::Validator number(double low, double high, bool above) {
       range);
 }
 
+CLI::Validator share_or_auto() {
+  return CLI::Validator(
+      [](std::string& text) {
+        if (text == "auto") {
+          text = "0";
+          return std::string();
+        }
+        const auto value = parsed<double>(text);
+        if (value && *value > 0.0 && *value <= 1.0) return std::string();
+        return fmt::format("must be auto or a number, above 0 to 1, not '{}'", text);
+      },
+      "{auto,above 0 to 1}");
+}
+
 CLI::Validator one_of(std::vector<std::string> names) {
   const std::string listed = "{" + CLI::detail::join(names, ",") + "}";
   return CLI::Validator(

@@ -100,9 +100,9 @@ void Engine::answer_with_draws(Request& request, size_t source, NodeId node, con
   const MethodOptions& options = request.spec.method_options;
   auto draws = std::make_shared<Draws>();
   if (!q.empty())
-    *draws = draw_candidates(options.saguaro < 1.0 ? saguaro(q, options.saguaro_tokens, options.saguaro) : q,
-                             request.spec.sampling, request.speculation.tree.node(node).position + 1,
-                             request.method->draws(), options.replacement);
+    *draws =
+        draw_candidates(q, request.method->saguaro(request.speculation.tree, node), request.spec.sampling,
+                        request.speculation.tree.node(node).position + 1, request.method->draws(), options.replacement);
   std::vector<Candidate> candidates;
   const auto add = [&](Token token) {
     const auto is_it = [token](const Candidate& c) { return c.token == token; };
@@ -133,6 +133,7 @@ void Engine::accept(Request& request, const Accepted& accepted, Progress& progre
   }
 
   request.fusion.learn(old_root, accepted.next);
+  if (!accepted.odds.empty()) request.method->learn(accepted.odds);
   const auto advance = speculation.tree.advance(accepted.next);
   request.fusion.forget(advance.pruned);
   request.tokens.push_back(accepted.next);

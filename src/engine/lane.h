@@ -48,6 +48,7 @@ struct Lane {
     return {.idle = first_stage_load == 0 && (stages.size() > 1 || in_flight.empty()),
             .free_cells = cells.available(),
             .spare_cells = cells.available() - std::min(cells.available(), promised_cells),
+            .stages = stages.size(),
             .times = &times,
             .head = head ? &*head : nullptr};
   }

@@ -13,7 +13,8 @@ namespace {
 Idle idle_for(const Request& request, std::span<const Room> rooms) {
   Idle idle{.first_stage = rooms[0].idle && request.prompt_rows_left(kTarget) == 0,
             .stage_times = rooms[0].times,
-            .seconds_per_token = request.seconds_per_token()};
+            .seconds_per_token = request.seconds_per_token(),
+            .n_stages = rooms[0].stages};
   for (size_t i = 0; i < request.sources.size(); ++i) {
     const auto draft = request.sources[i].draft;
     if (!draft || rooms[*draft + 1].idle) idle.sources |= 1u << i;

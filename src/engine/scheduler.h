@@ -23,6 +23,7 @@ struct Room {
   bool idle = false;  // its first stage has nothing to do
   size_t free_cells = 0;
   size_t spare_cells = 0;  // free ones that are not promised to committed tokens and roots
+  size_t stages = 1;
   const PassTimes* times = nullptr;
   const HeadFeed* head = nullptr;  // if it is a head
 };

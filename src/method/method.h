@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,7 @@ struct Idle {
   const PassTimes* draft_times = nullptr;  // of the first source that is a model
   double seconds_per_token = 1.0;          // of the answer so far
   size_t n_requests = 1;                   // that are running, this one included
+  size_t n_stages = 1;                     // of the target
   bool source(size_t i = 0) const { return (sources >> i & 1) != 0; }
   bool answers_at_once(size_t i = 0) const { return (instant >> i & 1) != 0; }
 };
@@ -70,10 +72,10 @@ struct MethodOptions {
   std::vector<int32_t> branching = {1, 1, 3, 1, 1, 1, 1, 1};
   int32_t tree_nodes = 0;
   // Rule `reject`: whether several children of a node are drawn with replacement; C and F of SAGUARO sampling (C = 1:
-  // off).
+  // off, 0: what promises most; F = 0: as many as are drafted for).
   bool replacement = false;
   double saguaro = 1.0;
-  int32_t saguaro_tokens = 3;
+  int32_t saguaro_tokens = 0;
 };
 
 class Method {
@@ -97,6 +99,10 @@ class Method {
   // Rule `reject`: how many children of a node are drawn from the source's distribution; 0: the rule is not defined for
   // this method's trees. Those children enter, all of them, with their parent or while it is on its way.
   virtual int32_t draws() const { return 0; }
+  // Rule `reject`: how a source's distribution is bent before the children of a node are drawn from it, and what the
+  // verification says of other ways, if that was asked for.
+  virtual Saguaro saguaro(const TokenTree&, NodeId) const { return {}; }
+  virtual void learn(std::span<const SaguaroOdds>) {}
   // Whether rows enter at every step, so that the pipeline stays full; else a verification is a pass of its own.
   virtual bool fills_pipeline() const { return true; }
   // What only this method has to tell of the request, by name; for `run --json`.

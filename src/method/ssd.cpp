@@ -29,13 +29,14 @@ Proposal Ssd::begin_round(Speculation& speculation, const Idle& idle) {
   begin_ = tree.root().position;
   foreseen_.clear();
   fan_ = fan_out();
+  if (saguaro_.odds) saguaro_.c = best_c(idle);
   return {.enter = chain.nodes, .expand = {}};
 }
 
 // The source of a chain that is not there yet. A foreseen one is only late.
 size_t Ssd::drafter(const Speculation& speculation, const Idle& idle) const {
   if (speculation.n_sources < 2) return kModel;
-  if (std::find(foreseen_.begin(), foreseen_.end(), speculation.tree.root().id) != foreseen_.end()) return kModel;
+  if (foreseen(speculation.tree.root().id)) return kModel;
   const bool many = fallback_ == Fallback::kNgram || (fallback_ == Fallback::kAuto && idle.n_requests > kFew);
   return many ? kNgrams : kModel;
 }
@@ -77,7 +78,7 @@ Proposal Ssd::draft_outcomes(Speculation& speculation) {
 // The verification is over, and the root is the target's own token after k accepted ones.
 void Ssd::note_outcome(const TokenTree& tree) {
   const auto& root = tree.root();
-  const bool hit = std::find(foreseen_.begin(), foreseen_.end(), root.id) != foreseen_.end();
+  const bool hit = foreseen(root.id);
   const size_t k = std::min(static_cast<size_t>(std::max(0, root.position - begin_ - 1)), chain_.size() - 1);
   if (outcomes_.size() <= k) outcomes_.resize(k + 1);
   ++outcomes_[k].rounds;
@@ -87,6 +88,54 @@ void Ssd::note_outcome(const TokenTree& tree) {
   missed += !hit;
   chain_.clear();
   by_ngrams_.clear();
+}
+
+Saguaro Ssd::saguaro(const TokenTree& tree, NodeId node) const {
+  Saguaro by = saguaro_;
+  if (by.f > 0 || fan_.empty()) return by;
+  size_t k = 0;  // tokens of its round's chain, the node included
+  for (NodeId at = node; at != tree.root().id && !foreseen(at); at = tree.node(at).parent) ++k;
+  by.f = fan_[std::min(k, fan_.size() - 1)];
+  return by;
+}
+
+void Ssd::learn(std::span<const SaguaroOdds> odds) {
+  for (size_t i = 0; i < odds.size(); ++i) {
+    odds_[i].accepted += odds[i].accepted;
+    odds_[i].hit += odds[i].hit * (1.0 - odds[i].accepted);
+  }
+  ++n_odds_;
+}
+
+// C: a smaller one is accepted less often, but misses less often. Of kSaguaroChoices what would have made most tokens a
+// second of the rounds so far, a hit taking a verification or drafting for all outcomes, whichever is longer, and a
+// miss drafting after the verification.
+double Ssd::best_c(const Idle& idle) const {
+  constexpr int64_t kEnough = 2;  // they are probabilities, not outcomes
+  if (n_odds_ < kEnough || idle.stage_times == nullptr || idle.draft_times == nullptr) return 1.0;
+  const double verification = static_cast<double>(idle.n_stages) * idle.stage_times->seconds(length_ + 1);
+  if (verification <= 0.0) return 1.0;
+  const double beside = length_ * idle.draft_times->seconds(budget_) / verification;
+  const double after = length_ * idle.draft_times->seconds(1) / verification;
+  const Outcomes whole = outcomes_.size() > static_cast<size_t>(length_) ? outcomes_.back() : Outcomes{};
+  const double hits_of_whole = (static_cast<double>(whole.hits) + 1.0) / (static_cast<double>(whole.rounds) + 2.0);
+
+  double best = 1.0, most = 0.0;
+  for (size_t i = 0; i < odds_.size(); ++i) {
+    const double accepted = odds_[i].accepted / static_cast<double>(n_odds_);
+    const double rejected = static_cast<double>(n_odds_) - odds_[i].accepted;
+    const double hits_of_cut = rejected > 0.0 ? odds_[i].hit / rejected : 1.0;
+    const auto lengths = accepted_length_distribution(std::clamp(accepted, 0.0, 1.0), length_);
+    double tokens = 1.0;
+    for (size_t k = 0; k < lengths.size(); ++k) tokens += static_cast<double>(k) * lengths[k];
+    const double hits = (1.0 - lengths.back()) * hits_of_cut + lengths.back() * hits_of_whole;
+    const double rate = tokens / (hits * std::max(1.0, beside) + (1.0 - hits) * (1.0 + after));
+    if (rate > most) {
+      most = rate;
+      best = kSaguaroChoices[i];
+    }
+  }
+  return best;
 }
 
 std::map<std::string, std::vector<double>> Ssd::figures() const {

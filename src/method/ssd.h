@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -22,13 +23,22 @@ namespace sluice {
 class Ssd final : public Method {
  public:
   explicit Ssd(const MethodOptions& options)
-      : length_(options.depth), budget_(options.budget), fallback_(options.fallback) {}
+      : length_(options.depth),
+        budget_(options.budget),
+        fallback_(options.fallback),
+        saguaro_({.c = options.saguaro, .f = options.saguaro_tokens, .odds = options.saguaro == 0.0}),
+        odds_(kSaguaroChoices.size()) {
+    if (saguaro_.odds) saguaro_.c = 1.0;
+  }
   static constexpr size_t kFew = 4;  // requests for which a miss waits for the draft model
   std::string_view name() const override { return "ssd"; }
   bool speculates() const override { return true; }
   bool fills_pipeline() const override { return false; }
   bool has_fallback() const override { return fallback_ != Fallback::kDraft; }
   int32_t draws() const override { return 1; }
+  // F: as many as will be drafted for behind the token. C: as asked for, or what has promised most tokens a second.
+  Saguaro saguaro(const TokenTree& tree, NodeId node) const override;
+  void learn(std::span<const SaguaroOdds> odds) override;
   // rounds_by_k, and hit_rate_by_k of them: the share of rounds whose outcome had been drafted for.
   std::map<std::string, std::vector<double>> figures() const override;
   Proposal propose(Speculation& speculation, const Idle& idle) override;
@@ -47,10 +57,15 @@ class Ssd final : public Method {
   size_t drafter(const Speculation& speculation, const Idle& idle) const;
   void note_outcome(const TokenTree& tree);
   std::vector<int> fan_out() const;
+  bool foreseen(NodeId node) const { return std::find(foreseen_.begin(), foreseen_.end(), node) != foreseen_.end(); }
+  double best_c(const Idle& idle) const;
 
   int32_t length_;  // K
   int32_t budget_;  // B: outcomes foreseen
   Fallback fallback_;
+  Saguaro saguaro_;
+  std::vector<SaguaroOdds> odds_;  // by kSaguaroChoices: sums over n_odds_ drawn tokens; of hit weighted by rejection
+  int64_t n_odds_ = 0;
 
   // The round under way: the chain that is being verified, from the root, and the outcomes that are drafted for.
   std::vector<NodeId> chain_;

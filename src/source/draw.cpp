@@ -24,23 +24,24 @@ std::vector<Candidate> draft_distribution(const TopLogits& top, const SamplingPa
   return q;
 }
 
-std::vector<Candidate> saguaro(std::vector<Candidate> q, int32_t f, double c) {
+std::vector<Candidate> saguaro(std::vector<Candidate> q, const Saguaro& by) {
+  if (by.c == 1.0) return q;
   double sum = 0.0;
   for (size_t i = 0; i < q.size(); ++i) {
-    if (i < static_cast<size_t>(f)) q[i].probability = static_cast<float>(c * q[i].probability);
+    if (i < static_cast<size_t>(by.f)) q[i].probability = static_cast<float>(by.c * q[i].probability);
     sum += q[i].probability;
   }
   for (Candidate& candidate : q) candidate.probability = static_cast<float>(candidate.probability / sum);
   return q;
 }
 
-Draws draw_candidates(std::vector<Candidate> q, const SamplingParams& sampling, int32_t position, int32_t distinct,
-                      bool replacement) {
+Draws draw_candidates(std::vector<Candidate> q, const Saguaro& by, const SamplingParams& sampling, int32_t position,
+                      int32_t distinct, bool replacement) {
   const DrawSite site{.seed = sampling.seed,
                       .choice = sampling.choice,
                       .position = static_cast<uint32_t>(position),
                       .purpose = Purpose::kDraft};
-  Draws draws{.q = std::move(q), .replacement = replacement};
+  Draws draws{.q = saguaro(std::move(q), by), .replacement = replacement, .saguaro = by};
   const size_t wanted = std::min(static_cast<size_t>(distinct), draws.q.size());
   const uint32_t most = 8 * static_cast<uint32_t>(distinct);  // with replacement an unlikely token may never come
   std::set<Token> seen;

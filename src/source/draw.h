@@ -12,13 +12,11 @@ namespace sluice {
 // likeliest first. Temperature 0: the likeliest alone.
 std::vector<Candidate> draft_distribution(const TopLogits& top, const SamplingParams& sampling);
 
-// SAGUARO sampling (SSD): the `f` likeliest tokens count only `c` times, 0 < c <= 1, so that what the target draws
-// after a rejection is more often among them. sigma_{F,C}(z)_t ~ C exp(z_t) for t in top_F(z), else exp(z_t). Order is
-// kept.
-std::vector<Candidate> saguaro(std::vector<Candidate> q, int32_t f, double c);
+// SAGUARO sampling: sigma_{F,C}(z)_t ~ C exp(z_t) for t in top_F(z), else exp(z_t). Order is kept.
+std::vector<Candidate> saguaro(std::vector<Candidate> q, const Saguaro& by);
 
-// Draws until `distinct` different tokens have come, or q has no more: with replacement, or without.
-Draws draw_candidates(std::vector<Candidate> q, const SamplingParams& sampling, int32_t position, int32_t distinct,
-                      bool replacement);
+// Draws until `distinct` different tokens have come, or q, bent by `by`, has no more: with replacement, or without.
+Draws draw_candidates(std::vector<Candidate> q, const Saguaro& by, const SamplingParams& sampling, int32_t position,
+                      int32_t distinct, bool replacement);
 
 }  // namespace sluice

@@ -57,4 +57,37 @@ Token draw_by_rejection(const TargetDistribution& target, const Draws& draws, co
       ->token;
 }
 
+std::vector<SaguaroOdds> saguaro_odds(const TargetDistribution& target, const Draws& draws) {
+  const auto cached = [&](size_t i) { return i < static_cast<size_t>(draws.saguaro.f); };
+  std::vector<double> base;  // q before it was bent, up to a factor
+  for (size_t i = 0; i < draws.q.size(); ++i)
+    base.push_back(draws.q[i].probability / (cached(i) ? draws.saguaro.c : 1.0));
+  std::vector<double> p;  // of the same tokens; what else the target may draw is never drafted
+  for (const Candidate& c : draws.q) p.push_back(probability(target.entries, c.token));
+
+  std::vector<SaguaroOdds> odds;
+  for (const double c : kSaguaroChoices) {
+    double sum = 0.0;
+    for (size_t i = 0; i < base.size(); ++i) sum += base[i] * (cached(i) ? c : 1.0);
+    double accepted = 0.0, of_cached = 0.0, next = 0.0, drawn_of_cached = 0.0;
+    for (size_t i = 0; i < base.size(); ++i) {
+      const double q = base[i] * (cached(i) ? c : 1.0) / sum;
+      accepted += std::min(p[i], q);
+      const double residual = std::max(0.0, p[i] - q);
+      if (cached(i)) {
+        of_cached += residual;
+        drawn_of_cached += std::max(0.0, q - p[i]);
+      } else if (i == static_cast<size_t>(draws.saguaro.f)) {
+        next = residual;
+      }
+    }
+    // The mass that is rejected is the mass of the residual. A rejected token leaves its place to the next likeliest.
+    const double rejected = 1.0 - accepted;
+    constexpr double kRounding = 1e-6;
+    const double hit = rejected > kRounding ? (of_cached + drawn_of_cached / rejected * next) / rejected : 1.0;
+    odds.push_back({.accepted = std::min(1.0, accepted), .hit = std::min(1.0, hit)});
+  }
+  return odds;
+}
+
 }  // namespace sluice

@@ -1,6 +1,8 @@
 // Rule `reject`: the papers' speculative sampling. It keeps the target's distribution, not its bits.
 #pragma once
 
+#include <vector>
+
 #include "base/wire.h"
 #include "verify/sampler.h"
 
@@ -14,5 +16,8 @@ namespace sluice {
 // p: what the target may draw. draws: sampled from draws.q. The noise is that of `sampling` at `position`, the token's.
 Token draw_by_rejection(const TargetDistribution& p, const Draws& draws, const SamplingParams& sampling,
                         int32_t position);
+
+// What a single draw from draws.q would have come to by each of kSaguaroChoices, in their order.
+std::vector<SaguaroOdds> saguaro_odds(const TargetDistribution& p, const Draws& draws);
 
 }  // namespace sluice

@@ -74,9 +74,11 @@ Accepted Verifier::accept(const Row& row, std::span<const float> logits, const D
   SLUICE_CHECK(path.continued_by(row), "only an alive row is accepted");
   path.tokens.push_back(row.token);
   Draw draw;
+  std::vector<SaguaroOdds> odds;
   if (path.sampling.rule == Rule::kReject && draws != nullptr) {
-    draw.token = draw_by_rejection(sampler_.distribution(path.sampling, logits, path.tokens), *draws, path.sampling,
-                                   row.position + 1);
+    const TargetDistribution p = sampler_.distribution(path.sampling, logits, path.tokens);
+    draw.token = draw_by_rejection(p, *draws, path.sampling, row.position + 1);
+    if (draws->saguaro.odds) odds = saguaro_odds(p, *draws);
     draw.logprob = static_cast<float>(logits[static_cast<size_t>(draw.token)] - log_sum_exp(logits));
   } else if (const auto child = lossy_choice(path, logits, draws)) {
     draw.token = *child;
@@ -85,7 +87,9 @@ Accepted Verifier::accept(const Row& row, std::span<const float> logits, const D
     draw = sampler_.draw(path.sampling, logits, path.tokens, row.position + 1);
   }
   path.tokens.pop_back();
-  return accept(row, draw);
+  Accepted accepted = accept(row, draw);
+  accepted.odds = std::move(odds);
+  return accepted;
 }
 
 Accepted Verifier::accept(const Row& row, const Draw& draw) {
@@ -93,7 +97,7 @@ Accepted Verifier::accept(const Row& row, const Draw& draw) {
   SLUICE_CHECK(path.continued_by(row), "only an alive row is accepted");
   path.append(row);
   path.expected = draw.token;
-  return {row.sequence, row.cell, draw.token, draw.logprob};
+  return {.sequence = row.sequence, .cell = row.cell, .next = draw.token, .logprob = draw.logprob, .odds = {}};
 }
 
 std::span<const Token> Verifier::path(SequenceId sequence) const { return at(sequence).tokens; }

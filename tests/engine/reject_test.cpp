@@ -180,6 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
         Combination{"TreeWithReplacement", "specinfer", {.branching = {3, 2}, .replacement = true}},
         Combination{"Ssd", "ssd", {.depth = 2, .budget = 8}},
         Combination{"SsdWithSaguaroSampling", "ssd", {.depth = 2, .budget = 8, .saguaro = 0.3, .saguaro_tokens = 2}},
+        Combination{"SsdWithChosenSaguaroSampling", "ssd", {.depth = 2, .budget = 8, .saguaro = 0.0}},
         Combination{"SsdOfNgrams", "ssd", {.depth = 2, .budget = 8}, {"ngram"}},
         Combination{"Spd", "spd", {.width = 1}, {"head"}, "spd"},
         Combination{"Ppsd", "ppsd", {.width = 1}, {"head"}, "exit"},

@@ -222,5 +222,45 @@ TEST(Ssd, NothingGoesBeyondTheLastPosition) {
   EXPECT_LE(play.tree().deepest(), 8);
 }
 
+// C after verifications with these odds, when K draft passes take so much of a verification.
+double chosen_c(const std::vector<SaguaroOdds>& odds, double drafting) {
+  Round round({.depth = 4, .budget = 12, .saguaro = 0.0});
+  EXPECT_EQ(round.ssd.saguaro(round.play.tree(), round.chain[0]).c, 1.0) << "nothing is known yet";
+  for (int i = 0; i < 3; ++i) round.ssd.learn(odds);
+  round.outcome(1, 2);
+  PassTimes target, draft;
+  target.saw(5, 1.0);
+  draft.saw(1, drafting / 4);
+  round.play.propose({.first_stage = true, .sources = ~0u, .stage_times = &target, .draft_times = &draft});
+  for (;;) {
+    const Proposal proposal =
+        round.play.propose({.first_stage = true, .sources = ~0u, .stage_times = &target, .draft_times = &draft});
+    for (const Ask& ask : proposal.expand) round.play.answer(ask);
+    if (!proposal.enter.empty()) break;
+  }
+  return round.ssd.saguaro(round.play.tree(), round.play.tree().root().id).c;
+}
+
+TEST(Ssd, CIsSmallWhereMissesCostMoreThanRejections) {
+  std::vector<SaguaroOdds> odds;  // acceptance falls a little, hits rise much
+  for (const double c : kSaguaroChoices) odds.push_back({.accepted = 0.6 + 0.1 * c, .hit = 0.9 - 0.6 * c});
+  EXPECT_EQ(chosen_c(odds, 0.9), kSaguaroChoices.back());
+  EXPECT_EQ(chosen_c(odds, 0.0), 1.0) << "a miss costs nothing";
+  for (size_t i = 0; i < odds.size(); ++i) odds[i].hit = 0.9;
+  EXPECT_EQ(chosen_c(odds, 0.9), 1.0) << "nothing is won";
+}
+
+TEST(Ssd, FIsWhatIsDraftedForBehindTheToken) {
+  Round round({.depth = 3, .budget = 9, .saguaro = 0.5});
+  for (size_t k = 0; k < round.chain.size(); ++k) {
+    const Saguaro by = round.ssd.saguaro(round.play.tree(), round.chain[k]);
+    EXPECT_EQ(by.c, 0.5);
+    round.ready();
+    EXPECT_EQ(static_cast<size_t>(by.f), round.foreseen(k).size()) << k;
+  }
+  Round fixed({.depth = 3, .budget = 9, .saguaro = 0.5, .saguaro_tokens = 2});
+  EXPECT_EQ(fixed.ssd.saguaro(fixed.play.tree(), fixed.chain[1]).f, 2);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -1,0 +1,55 @@
+#include "verify/reject.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "source/draw.h"
+
+namespace sluice {
+namespace {
+
+const std::vector<Candidate> kQ = {{3, 0.5f}, {1, 0.2f}, {7, 0.15f}, {5, 0.1f}, {2, 0.05f}};
+const TargetDistribution kP = {{{1, 0.3}, {3, 0.25}, {5, 0.2}, {7, 0.1}, {9, 0.15}}};
+
+// What SSD drafts for beside the drawn token: the f likeliest others.
+std::set<Token> cached(Token drawn, int32_t f) {
+  std::set<Token> tokens;
+  for (const Candidate& c : kQ)
+    if (c.token != drawn && tokens.size() < static_cast<size_t>(f)) tokens.insert(c.token);
+  return tokens;
+}
+
+TEST(SaguaroOdds, AreWhatDrawingAndRejectingComesTo) {
+  constexpr int kTries = 40000;
+  for (const int32_t f : {1, 2, 4, 9}) {
+    const Draws any =
+        draw_candidates(kQ, {.c = 0.3, .f = f}, {}, 0, 1, false);  // whatever c was, the odds are the same
+    const auto odds = saguaro_odds(kP, any);
+    ASSERT_EQ(odds.size(), kSaguaroChoices.size());
+    for (size_t i = 0; i < odds.size(); ++i) {
+      int accepted = 0, hits = 0;
+      for (int32_t position = 0; position < kTries; ++position) {
+        const Draws draws = draw_candidates(kQ, {.c = kSaguaroChoices[i], .f = f}, {}, position, 1, false);
+        const Token next = draw_by_rejection(kP, draws, {}, position);
+        accepted += next == draws.tokens[0];
+        hits += next != draws.tokens[0] && cached(draws.tokens[0], f).contains(next);
+      }
+      EXPECT_NEAR(odds[i].accepted, accepted / double{kTries}, 0.012) << "f " << f << ", c " << kSaguaroChoices[i];
+      EXPECT_NEAR(odds[i].hit, hits / double(kTries - accepted), 0.02) << "f " << f << ", c " << kSaguaroChoices[i];
+    }
+  }
+}
+
+TEST(SaguaroOdds, OfATargetThatAgreesAreCertain) {
+  const TargetDistribution same = {{{3, 0.5}, {1, 0.2}, {7, 0.15}, {5, 0.1}, {2, 0.05}}};
+  const auto odds = saguaro_odds(same, draw_candidates(kQ, {.c = 1.0, .f = 2}, {}, 0, 1, false));
+  EXPECT_NEAR(odds[0].accepted, 1.0, 1e-6);
+  EXPECT_NEAR(odds[0].hit, 1.0, 1e-6);
+  EXPECT_LT(odds.back().accepted, 0.5);
+  EXPECT_NEAR(odds.back().hit, 1.0, 0.1) << "all that is left is what was made unlikely";
+}
+
+}  // namespace
+}  // namespace sluice
