@@ -20,8 +20,15 @@ std::vector<float> vector_or_empty(const Tensor& tensor) {
 
 Result<Linear> Packer::operator()(const Tensor& weight, const Tensor& bias) const {
   SLUICE_TRY(Linear linear, Linear::create(weight, bias, memory, team));
+  weights.release(bias);
   if (linear.is_packed()) weights.release(weight);
   return linear;
+}
+
+std::vector<float> Packer::operator()(const Tensor& vector) const {
+  auto copy = vector_or_empty(vector);
+  weights.release(vector);
+  return copy;
 }
 
 Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv) {
@@ -34,10 +41,10 @@ Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv) 
   SLUICE_TRY(Linear down, pack(w.down, w.down_bias));
   const FormatSet qkv = formats_of({&q, &k, &v}), out = formats_of({&attention_out});
   const FormatSet ffn = formats_of({&gate, &up}), of_down = formats_of({&down});
-  return Layer{.attention_norm = to_f32_vector(w.attention_norm),
-               .ffn_norm = to_f32_vector(w.ffn_norm),
-               .q_norm = vector_or_empty(w.q_norm),
-               .k_norm = vector_or_empty(w.k_norm),
+  return Layer{.attention_norm = pack(w.attention_norm),
+               .ffn_norm = pack(w.ffn_norm),
+               .q_norm = pack(w.q_norm),
+               .k_norm = pack(w.k_norm),
                .q = std::move(q),
                .k = std::move(k),
                .v = std::move(v),
@@ -55,7 +62,7 @@ Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv) 
 Result<Head> make_head(const Packer& pack) {
   SLUICE_TRY(Linear output, pack(pack.weights.output, pack.weights.output_bias));
   const FormatSet formats = formats_of({&output});
-  return Head{to_f32_vector(pack.weights.output_norm), std::move(output), formats};
+  return Head{pack(pack.weights.output_norm), std::move(output), formats};
 }
 
 }  // namespace sluice

@@ -34,6 +34,8 @@ struct Packer {
 
   // Errors name a weight of a type that has no product.
   Result<Linear> operator()(const Tensor& weight, const Tensor& bias) const;
+  // A copy of a vector, empty if there is none.
+  std::vector<float> operator()(const Tensor& vector) const;
 };
 
 Result<Layer> make_layer(const Packer& pack, const LayerWeights& weights, KvLayer kv);

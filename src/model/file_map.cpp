@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -12,6 +13,15 @@ namespace sluice {
 
 MappedBytes::~MappedBytes() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedBytes::forget(std::span<const std::byte> part) const {
+  constexpr uintptr_t kLargePage = uintptr_t{2} << 20;
+  const auto address = [](const std::byte* at) { return reinterpret_cast<uintptr_t>(at); };
+  const uintptr_t begin = std::max(address(part.data()) / kLargePage * kLargePage, address(data_));
+  const uintptr_t end =
+      std::min((address(part.data() + part.size()) + kLargePage - 1) / kLargePage * kLargePage, address(data_ + size_));
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 Result<OpenFile> OpenFile::open(const std::string& path) {
@@ -46,13 +56,6 @@ Result<MappedBytes> OpenFile::map(uint64_t offset, size_t length) const {
 size_t page_size() {
   static const size_t size = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   return size;
-}
-
-void forget_pages(std::span<const std::byte> bytes) {
-  const size_t page = page_size();
-  const auto begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) / page * page;
-  const auto end = reinterpret_cast<uintptr_t>(bytes.data() + bytes.size()) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace sluice

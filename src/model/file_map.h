@@ -24,6 +24,11 @@ class MappedBytes {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
+  // Tells the kernel that a part of them is not needed for now: its pages leave memory, and so do neighbours within
+  // 2 MiB, for the kernel maps as much at once where the file lies in large pages. What is needed after all comes
+  // again.
+  void forget(std::span<const std::byte> part) const;
+
  private:
   friend class OpenFile;
   void swap(MappedBytes& other) noexcept {
@@ -59,8 +64,5 @@ class OpenFile {
 };
 
 size_t page_size();
-
-// Tells the kernel that these bytes of a mapping are not needed for now: whole pages inside them leave memory.
-void forget_pages(std::span<const std::byte> bytes);
 
 }  // namespace sluice

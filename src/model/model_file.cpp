@@ -139,7 +139,12 @@ StageWeights& StageWeights::operator=(StageWeights&&) noexcept = default;
 StageWeights::~StageWeights() = default;
 
 void StageWeights::release(const Tensor& tensor) const {
-  if (tensor) forget_pages({tensor.data, tensor.row_bytes * static_cast<size_t>(tensor.ne[1])});
+  if (!tensor) return;
+  const std::span<const std::byte> data{tensor.data, tensor.row_bytes * static_cast<size_t>(tensor.ne[1])};
+  for (const auto& mapping : mappings_) {
+    const auto bytes = mapping->pages.bytes();
+    if (bytes.data() <= data.data() && data.data() < bytes.data() + bytes.size()) mapping->pages.forget(data);
+  }
 }
 
 Result<StageWeights> ModelFile::map(LayerRange range, bool with_embedding, bool with_head) const {
