@@ -8,8 +8,9 @@ namespace sluice {
 
 namespace {
 
-// The part of a pass for which it pays to wait for news.
-constexpr double kSoon = 0.05;
+// The part of a pass for which it pays to wait for news, and how much later than expected they may come: what enters
+// without them costs a step.
+constexpr double kSoon = 0.05, kLate = 0.02;
 
 // The drawn children of a node that are in the tree, as far as they are: what the verification may try.
 void add_draws(const TokenTree& tree, const TokenTree::Node& node, uint16_t row, std::vector<Draws>& draws) {
@@ -32,15 +33,16 @@ std::optional<double> Engine::news_due() const {
   const double step = lane.transit / static_cast<double>(lane.stages.size()), now = executor_->now();
   std::optional<double> earliest;
   const auto expect = [&](double due) {
-    if (due > now && due - now < kSoon * step && (!earliest || due < *earliest)) earliest = due;
+    const double latest = due + kLate * step;
+    if (latest > now && due - now < kSoon * step && (!earliest || latest < *earliest)) earliest = latest;
   };
   for (const Request* request : running_) {
     const Resident* root = request->speculation.target.find(request->speculation.tree.root().id);
     if (root == nullptr || !request->method->speculates()) continue;
-    expect(lane.in_flight.at(root->batch).submitted + lane.transit + 0.005 * step);
+    expect(lane.in_flight.at(root->batch).submitted + lane.transit);
   }
   for (const Lane& draft : std::span(lanes_).subspan(1))
-    if (const auto due = draft.due()) expect(*due + 0.005 * step);
+    if (const auto due = draft.due()) expect(*due);
   return earliest;
 }
 
