@@ -111,8 +111,7 @@ void Ssd::learn(std::span<const SaguaroOdds> odds) {
 // second of the rounds so far, a hit taking a verification or drafting for all outcomes, whichever is longer, and a
 // miss drafting after the verification.
 double Ssd::best_c(const Idle& idle) const {
-  constexpr int64_t kEnough = 2;  // they are probabilities, not outcomes
-  if (n_odds_ < kEnough || idle.stage_times == nullptr || idle.draft_times == nullptr) return 1.0;
+  if (n_odds_ == 0 || idle.stage_times == nullptr || idle.draft_times == nullptr) return 1.0;
   const double verification = static_cast<double>(idle.n_stages) * idle.stage_times->seconds(length_ + 1);
   if (verification <= 0.0) return 1.0;
   const double beside = length_ * idle.draft_times->seconds(budget_) / verification;
@@ -144,6 +143,7 @@ std::map<std::string, std::vector<double>> Ssd::figures() const {
     figures["rounds_by_k"].push_back(static_cast<double>(rounds));
     figures["hit_rate_by_k"].push_back(rounds > 0 ? static_cast<double>(hits) / static_cast<double>(rounds) : 0.0);
   }
+  if (saguaro_.odds) figures["saguaro_c"] = {saguaro_.c};
   return figures;
 }
 

@@ -39,7 +39,8 @@ class Ssd final : public Method {
   // F: as many as will be drafted for behind the token. C: as asked for, or what has promised most tokens a second.
   Saguaro saguaro(const TokenTree& tree, NodeId node) const override;
   void learn(std::span<const SaguaroOdds> odds) override;
-  // rounds_by_k, and hit_rate_by_k of them: the share of rounds whose outcome had been drafted for.
+  // rounds_by_k, and hit_rate_by_k of them: the share of rounds whose outcome had been drafted for. saguaro_c, where C
+  // is chosen: the last one.
   std::map<std::string, std::vector<double>> figures() const override;
   Proposal propose(Speculation& speculation, const Idle& idle) override;
   void drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates,
