@@ -66,10 +66,10 @@ CLI::Validator share_or_auto() {
           return std::string();
         }
         const auto value = parsed<double>(text);
-        if (value && *value > 0.0 && *value <= 1.0) return std::string();
-        return fmt::format("must be auto or a number, above 0 to 1, not '{}'", text);
+        if (value && *value >= 0.001 && *value <= 1.0) return std::string();
+        return fmt::format("must be auto or a number, 0.001 to 1, not '{}'", text);
       },
-      "{auto,above 0 to 1}");
+      "{auto,0.001 to 1}");
 }
 
 CLI::Validator one_of(std::vector<std::string> names) {

@@ -15,7 +15,7 @@ CLI::Validator whole_number(int64_t low, int64_t high = std::numeric_limits<int3
 CLI::Validator seed_number();
 // A finite number within [low, high]; `above` excludes low itself.
 CLI::Validator number(double low, double high, bool above = false);
-// A share above 0, or "auto", which becomes 0; for transform().
+// A share from a thousandth to all, or "auto", which becomes 0; for transform().
 CLI::Validator share_or_auto();
 CLI::Validator one_of(std::vector<std::string> names);
 // Anything but an empty text, which is what an unset variable of a shell leaves.
