@@ -1,5 +1,8 @@
 #include "train/train.h"
 
+#include <malloc.h>
+
+#include <climits>
 #include <filesystem>
 #include <memory>
 
@@ -36,10 +39,18 @@ ggml_type type_of(const TrainOptions& options) {
   return GGML_TYPE_COUNT;
 }
 
+// Every step needs tensors like those of the step before. Left to itself, malloc hands large ones back to the kernel,
+// which has to clear them for the next step again: a quarter of a step's time.
+void keep_memory() {
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
+}
+
 // Makes the head from the target's tensors and a draft vocabulary, trains it and exports it.
 template <typename Make>
 Result<TrainFigures> run(const ModelFile& model, const TrainOptions& options, const TrainHooks& hooks,
                          const Make& make) {
+  keep_memory();
   if (options.threads > 0) torch::set_num_threads(options.threads);
   torch::manual_seed(options.seed);
   SLUICE_TRY(auto corpus, Corpus::open_all(options.corpora));

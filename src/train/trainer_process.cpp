@@ -21,6 +21,19 @@ std::vector<std::string> own_arguments() {
   return arguments;
 }
 
+// What libraries read when they are loaded; a user's own settings stay.
+void set_environment() {
+  // Threads of libgomp that wait busily starve each other where cores are shared.
+  ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
+#if defined(__x86_64__)
+  // libtorch 1.13 leaves AVX-512 unused unless it is told otherwise, and OpenBLAS 0.3.21 doesn't know that AMD
+  // has it.
+  if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_is("amd")) return;
+  ::setenv("ATEN_CPU_CAPABILITY", "avx512", /*overwrite=*/0);
+  ::setenv("OPENBLAS_CORETYPE", "SkylakeX", /*overwrite=*/0);
+#endif
+}
+
 // Comes back only if there is no trainer, or it can't be run.
 Result<TrainFigures> become_trainer() {
   std::error_code error;
@@ -30,8 +43,7 @@ Result<TrainFigures> become_trainer() {
         "this build has no libtorch, which training needs: install libtorch-dev and libopenblas0-pthread, then build "
         "with "
         "-DSLUICE_TRAIN=ON");
-  // Threads of libgomp that wait busily starve each other where cores are shared.
-  ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
+  set_environment();
   auto arguments = own_arguments();
   std::vector<char*> argv;
   for (auto& argument : arguments) argv.push_back(argument.data());
