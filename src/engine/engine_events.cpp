@@ -144,6 +144,7 @@ void Engine::accept(Request& request, const Accepted& accepted, Progress& progre
   const bool guessed = speculation.tree.root().position <= speculation.last_position;
   const bool flush = !advance.hit && guessed && request.method->speculates();
   request.stats.accepted += advance.hit;
+  request.stats.drafted += advance.hit && !speculation.target.entered(speculation.tree.root().id);
   request.stats.flushes += flush;
   request.stats.runs.back() += advance.hit;
   if (flush) request.stats.runs.push_back(0);

@@ -42,7 +42,7 @@ struct RequestSpec {
 struct RequestStats {
   double submitted = 0, first_token = 0, last_token = 0;
   int64_t prompt_tokens = 0, reused_tokens = 0;
-  int64_t drafted = 0;        // nodes that entered the pipeline, roots of flushes and the first root not counted
+  int64_t drafted = 0;        // nodes that entered the pipeline as guesses, and those that came true before they could
   int64_t accepted = 0;       // tokens that the tree held when the target named them
   int64_t verifications = 0;  // batches of the target that brought tokens
   int64_t flushes = 0;  // tokens that it did not hold, the last one of an answer cut short by its length not counted

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "method/chain.h"
+#include "plan/theory.h"
 
 namespace sluice {
 
@@ -114,8 +115,8 @@ double Ssd::best_c(const Idle& idle) const {
   if (n_odds_ == 0 || idle.stage_times == nullptr || idle.draft_times == nullptr) return 1.0;
   const double verification = static_cast<double>(idle.n_stages) * idle.stage_times->seconds(length_ + 1);
   if (verification <= 0.0) return 1.0;
-  const double beside = length_ * idle.draft_times->seconds(budget_) / verification;
-  const double after = length_ * idle.draft_times->seconds(1) / verification;
+  theory::SsdRound round{.prespeculation_time = length_ * idle.draft_times->seconds(budget_) / verification,
+                         .fallback_time = length_ * idle.draft_times->seconds(1) / verification};
   const Outcomes whole = outcomes_.size() > static_cast<size_t>(length_) ? outcomes_.back() : Outcomes{};
   const double hits_of_whole = (static_cast<double>(whole.hits) + 1.0) / (static_cast<double>(whole.rounds) + 2.0);
 
@@ -124,11 +125,11 @@ double Ssd::best_c(const Idle& idle) const {
     const double accepted = odds_[i].accepted / static_cast<double>(n_odds_);
     const double rejected = static_cast<double>(n_odds_) - odds_[i].accepted;
     const double hits_of_cut = rejected > 0.0 ? odds_[i].hit / rejected : 1.0;
-    const auto lengths = accepted_length_distribution(std::clamp(accepted, 0.0, 1.0), length_);
-    double tokens = 1.0;
-    for (size_t k = 0; k < lengths.size(); ++k) tokens += static_cast<double>(k) * lengths[k];
-    const double hits = (1.0 - lengths.back()) * hits_of_cut + lengths.back() * hits_of_whole;
-    const double rate = tokens / (hits * std::max(1.0, beside) + (1.0 - hits) * (1.0 + after));
+    const double acceptance = std::clamp(accepted, 0.0, 1.0);
+    const double kept = accepted_length_distribution(acceptance, length_).back();  // whole, of all rounds
+    round.tokens = round.fallback_tokens = theory::expected_round_tokens(acceptance, length_);
+    round.hit_rate = std::min(1.0, (1.0 - kept) * hits_of_cut + kept * hits_of_whole);
+    const double rate = theory::ssd_speedup(round);
     if (rate > most) {
       most = rate;
       best = kSaguaroChoices[i];

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "method/fan_out.h"
+#include "plan/fan_out.h"
 #include "method/method.h"
 
 namespace sluice {

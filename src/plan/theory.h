@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "method/fan_out.h"
+#include "plan/fan_out.h"
 
 namespace sluice::theory {
 

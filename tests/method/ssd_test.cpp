@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "method/fan_out.h"
+#include "plan/fan_out.h"
 #include "method/scripted.h"
 
 namespace sluice {

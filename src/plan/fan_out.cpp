@@ -1,4 +1,4 @@
-#include "method/fan_out.h"
+#include "plan/fan_out.h"
 
 #include <algorithm>
 #include <cmath>
