@@ -117,7 +117,7 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
       .add_option(
           "--verify", options.verify,
           "Verification rule: match gives one text a seed, whatever the method; reject is the papers' speculative "
-          "sampling (sd, specinfer, ssd)")
+          "sampling (single paths of sd, ssd and heads, trees of specinfer)")
       ->capture_default_str()
       ->check(one_of({"match", "reject"}));
   command
