@@ -46,6 +46,9 @@ void add_train_options(CLI::App& command, HeadOptions& options) {
       ->capture_default_str()
       ->check(number(0, 1e9, true));
   command.add_option("--weight-decay", train.weight_decay, "Of AdamW")->capture_default_str()->check(number(0, 1));
+  command.add_option("--beta2", train.beta2, "Of AdamW: how long it remembers the size of gradients")
+      ->capture_default_str()
+      ->check(number(0, 0.999999));
   command
       .add_option("--draft-vocab", train.draft_vocab,
                   "The corpus' most frequent tokens, which alone are guessed; 0: all")
@@ -110,12 +113,21 @@ Result<std::vector<int32_t>> boundaries(const CommonOptions& options, const Mode
   return cuts;
 }
 
+Status check_depth(int32_t layers, const std::string& init, const ModelFile& model) {
+  if (init != "random" && layers > model.hparams().n_layers)
+    return input_error(
+        fmt::format("--layers {}: the module begins as the model's layers, of which there are {}; take "
+                    "fewer, or --init random",
+                    layers, model.hparams().n_layers));
+  return {};
+}
+
 }  // namespace
 
 void add_train_spd(CLI::App& train, Action& action) {
   struct Options : HeadOptions {
     SpdOptions spd;
-    std::string attention = "full";
+    std::string attention = "single", fill = "uniform";
   };
   auto options = std::make_shared<Options>();
   options->stages = 10;
@@ -138,6 +150,13 @@ void add_train_spd(CLI::App& train, Action& action) {
       ->capture_default_str()
       ->check(one_of({"single", "full"}));
   command
+      .add_option(
+          "--fill", options->fill,
+          "Tokens in flight while training: uniform, half of the time n (the paper's), or flushes, mostly few, as "
+          "flushes leave them")
+      ->capture_default_str()
+      ->check(one_of({"uniform", "flushes"}));
+  command
       .add_option("--init", spd.init,
                   "How the layers begin: as the target's last on fitted states (lens), as its last or first, at random")
       ->capture_default_str()
@@ -150,8 +169,12 @@ void add_train_spd(CLI::App& train, Action& action) {
   command.callback([options, &action] {
     action = [options]() -> Status {
       options->spd.attention = options->attention == "full" ? Attention::kFull : Attention::kSingle;
+      options->spd.fill = options->fill == "flushes" ? Fill::kFlushes : Fill::kUniform;
       return train_head(*options, "spd", [&](const ModelFile& model, const TrainHooks& hooks) -> Result<TrainFigures> {
+        SLUICE_TRY_STATUS(check_depth(options->spd.layers, options->spd.init, model));
         SLUICE_TRY(options->spd.cuts, boundaries(*options, model));
+        if (options->spd.output_timing && options->spd.cuts.size() == 2)
+          return input_error("--output-timing: needs at least two stages");
         return train_spd(model, options->spd, options->train, hooks);
       });
     };
@@ -323,9 +346,11 @@ void add_train_p_eagle(CLI::App& train, Action& action) {
   add_train_options(command, *options);
   command.callback([options, &action] {
     action = [options] {
-      return train_head(*options, "p-eagle", [&](const ModelFile& model, const TrainHooks& hooks) {
-        return train_p_eagle(model, options->p_eagle, options->train, hooks);
-      });
+      return train_head(*options, "p-eagle",
+                        [&](const ModelFile& model, const TrainHooks& hooks) -> Result<TrainFigures> {
+                          SLUICE_TRY_STATUS(check_depth(options->p_eagle.layers, options->p_eagle.init, model));
+                          return train_p_eagle(model, options->p_eagle, options->train, hooks);
+                        });
     };
   });
 }

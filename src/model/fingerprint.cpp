@@ -3,42 +3,35 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <span>
+
+#include "base/hash.h"
 
 namespace sluice {
 
 namespace {
 
-class Fnv1a {
- public:
-  void add(const void* data, size_t bytes) {
-    for (size_t i = 0; i < bytes; ++i) hash_ = (hash_ ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3u;
-  }
-  template <class T>
-  void add(T value) {
-    add(&value, sizeof value);
-  }
-  uint64_t hash() const { return hash_; }
+template <class T>
+void add(uint64_t& hash, const T* data, size_t n) {
+  hash = fnv1a(std::as_bytes(std::span(data, n)), hash);
+}
 
- private:
-  uint64_t hash_ = 0xcbf29ce484222325u;
-};
-
-void add(Fnv1a& hash, const Tensor& tensor) {
+void add(uint64_t& hash, const Tensor& tensor) {
   if (!tensor) return;
   constexpr size_t kEnd = 4096;
-  hash.add(static_cast<uint32_t>(tensor.type));
-  hash.add(tensor.ne[0]);
-  hash.add(tensor.ne[1]);
+  const auto type = static_cast<uint32_t>(tensor.type);
+  add(hash, &type, 1);
+  add(hash, &tensor.ne[0], 2);
   const size_t bytes = tensor.row_bytes * static_cast<size_t>(tensor.ne[1]), end = std::min(bytes, kEnd);
-  hash.add(tensor.data, end);
-  hash.add(tensor.data + bytes - end, end);
+  add(hash, tensor.data, end);
+  add(hash, tensor.data + bytes - end, end);
 }
 
 }  // namespace
 
 Result<std::string> fingerprint(const ModelFile& model) {
   SLUICE_TRY(const StageWeights weights, model.map({0, model.hparams().n_layers}, true, true));
-  Fnv1a hash;
+  uint64_t hash = kHashOfNothing;
   add(hash, weights.token_embedding);
   add(hash, weights.output_norm);
   if (!model.tied_head()) add(hash, weights.output);
@@ -46,7 +39,7 @@ Result<std::string> fingerprint(const ModelFile& model) {
     for (const Tensor* tensor : {&layer.attention_norm, &layer.q, &layer.k, &layer.v, &layer.attention_out,
                                  &layer.ffn_norm, &layer.gate, &layer.up, &layer.down})
       add(hash, *tensor);
-  return fmt::format("{:016x}", hash.hash());
+  return fmt::format("{:016x}", hash);
 }
 
 }  // namespace sluice

@@ -8,16 +8,18 @@ AdamW::AdamW(Parameters& parameters, Options options) : parameters_(parameters),
   for (const auto& entry : parameters.all()) {
     m_.push_back(torch::zeros_like(entry.values));
     v_.push_back(torch::zeros_like(entry.values));
+    // From the first step on, as for a parameter that only some examples use: it moves by its moments in the others.
+    torch::Tensor values = entry.values;
+    if (!values.grad().defined()) values.mutable_grad() = torch::zeros_like(values);
   }
 }
 
 double AdamW::gradient_norm() const {
   double sum = 0;
-  for (const auto& entry : parameters_.all())
-    if (entry.values.grad().defined()) {
-      const double norm = entry.values.grad().norm().item<double>();
-      sum += norm * norm;
-    }
+  for (const auto& entry : parameters_.all()) {
+    const double norm = entry.values.grad().norm().item<double>();
+    sum += norm * norm;
+  }
   return std::sqrt(sum);
 }
 
@@ -30,7 +32,6 @@ void AdamW::step(double learning_rate, double factor) {
   const auto rate = static_cast<float>(learning_rate / correction1), inverse2 = static_cast<float>(1 / correction2);
   for (size_t i = 0; i < m_.size(); ++i) {
     const torch::Tensor& values = parameters_.all()[i].values;
-    if (!values.grad().defined()) continue;
     const auto kept = static_cast<float>(1 - (values.dim() > 1 ? learning_rate * options_.weight_decay : 0.0));
     const int64_t n = values.numel();
     float *x = values.data_ptr<float>(), *gradient = values.grad().data_ptr<float>();

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <span>
 
+#include "base/hash.h"
+
 namespace sluice {
 
 namespace fs = std::filesystem;
@@ -26,15 +28,8 @@ struct RecordHeader {
 };
 static_assert(sizeof(RecordHeader) == 32);
 
-// FNV-1a, 64 bits.
-uint64_t checksum(std::span<const std::byte> bytes, uint64_t hash = 0xcbf29ce484222325u) {
-  for (const std::byte b : bytes) hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3u;
-  return hash;
-}
-
 uint64_t checksum(const RecordHeader& header, std::span<const Token> tokens) {
-  return checksum(std::as_bytes(tokens),
-                  checksum(std::as_bytes(std::span(&header, 1)).subspan(sizeof(header.checksum))));
+  return fnv1a(std::as_bytes(tokens), fnv1a(std::as_bytes(std::span(&header, 1)).subspan(sizeof(header.checksum))));
 }
 
 const char* name(Split split) { return split == Split::kTrain ? "train" : "held-out"; }
@@ -113,12 +108,20 @@ Result<Corpus> Corpus::open_all(const std::vector<std::string>& folders) {
   SLUICE_TRY(Corpus all, open(folders.front()));
   if (folders.size() == 1) return all;
   all.settings = nlohmann::json::array({all.settings});
+  std::vector<std::vector<Example>> held_out = {all.held_out};
   for (const std::string& folder : std::span(folders).subspan(1)) {
     SLUICE_TRY(Corpus more, open(folder));
     all.settings.push_back(std::move(more.settings));
     std::move(more.train.begin(), more.train.end(), std::back_inserter(all.train));
-    std::move(more.held_out.begin(), more.held_out.end(), std::back_inserter(all.held_out));
+    held_out.push_back(std::move(more.held_out));
   }
+  // In turn, so that an evaluation of a few hears of all.
+  size_t longest = 0;
+  for (const auto& folder : held_out) longest = std::max(longest, folder.size());
+  all.held_out.clear();
+  for (size_t i = 0; i < longest; ++i)
+    for (const auto& folder : held_out)
+      if (i < folder.size()) all.held_out.push_back(folder[i]);
   return all;
 }
 

@@ -40,9 +40,13 @@ Eagle3::Eagle3(const ModelFile& model, const TargetTensors& target, Eagle3Option
     return;
   }
   const int64_t last = hparams_.n_layers - 1;
-  const auto matrix = [&](int64_t layer, const char* tensor) {
+  const bool halves = layer_shape(hparams_).rope_halves;
+  const auto matrix = [&](int64_t layer, const std::string& tensor) {
     const auto values = target.floats(layer_tensor(layer, tensor));
-    return to_tensor(values, {static_cast<int64_t>(values.size()) / d, d});
+    const auto rows = to_tensor(values, {static_cast<int64_t>(values.size()) / d, d});
+    if (!halves || (tensor != "attn_q" && tensor != "attn_k")) return rows;
+    // What the target turns as pairs (i, i + head_dim / 2) of a head is turned as (2 i, 2 i + 1) here.
+    return rows.view({-1, 2, shape_.head_dim / 2, d}).transpose(1, 2).reshape({-1, d});
   };
   for (const char* half : {"attn_q", "attn_k", "attn_v"})
     parameters_.add(layer_tensor(0, half), torch::cat({matrix(0, half), matrix(last, half)}, 1));
@@ -55,6 +59,16 @@ Eagle3::Eagle3(const ModelFile& model, const TargetTensors& target, Eagle3Option
   parameters_.add(layer_tensor(0, "ffn_norm"), to_tensor(target.floats(layer_tensor(last, "ffn_norm")), {d}));
   parameters_.add(layer_tensor(0, "attn_norm"), to_tensor(target.floats(layer_tensor(0, "attn_norm")), {d}));
   parameters_.add("blk.0.attn_norm_2.weight", to_tensor(target.floats(layer_tensor(last, "attn_norm")), {d}));
+}
+
+nlohmann::json Eagle3::settings() const {
+  return {{"kind", "eagle3"},
+          {"taps", options_.taps},
+          {"unroll", options_.unroll},
+          {"decay", options_.decay},
+          {"hca", options_.hca},
+          {"norm_before_fc", options_.norm_before_fc},
+          {"vocabulary", output_.vocabulary_hash()}};
 }
 
 std::vector<int32_t> Eagle3::taps() const {

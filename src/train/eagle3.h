@@ -15,6 +15,7 @@ class Eagle3 : public Trainee {
   Eagle3(const ModelFile& model, const TargetTensors& target, Eagle3Options options, std::vector<Token> vocabulary);
 
   Parameters& parameters() override { return parameters_; }
+  nlohmann::json settings() const override;
   std::vector<int32_t> taps() const override;
   void begin(const std::function<Captured(size_t)>& example, size_t n) override;
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;

@@ -51,6 +51,7 @@ class Generation {
   struct Running {
     Job job;
     bool writes_prompt = false;
+    Split split = Split::kTrain;
   };
 
   // Keeps so many requests running, until enough tokens are there; then those that run come to their end, since
@@ -95,7 +96,7 @@ class Generation {
     if (exclusion_.find(prompt) != nullptr) return ++figures_.excluded, Status();
     SLUICE_TRY(auto tokens, hooks_.encode(prompt));
     if (tokens.size() > static_cast<size_t>(options_.max_prompt)) return ++figures_.too_long, Status();
-    return submit(spec_for(job, std::move(tokens)), {job});
+    return submit(spec_for(job, std::move(tokens)), {job, /*writes_prompt=*/false, split_of(prompt)});
   }
 
   Status finish(RequestId id) {
@@ -115,7 +116,7 @@ class Generation {
                           .n_prompt = static_cast<int32_t>(request.n_prompt()),
                           .tokens = request.tokens};
     engine_.release(id);
-    SLUICE_TRY_STATUS(corpus_.append(running.job.split, example));
+    SLUICE_TRY_STATUS(corpus_.append(running.split, example));
     ++figures_.answers;
     figures_.tokens += example.n_answer();
     return {};

@@ -4,17 +4,12 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/hash.h"
 #include "base/random.h"
 
 namespace sluice {
 
 namespace {
-
-uint64_t hash(std::string_view text) {  // FNV-1a
-  uint64_t h = 0xcbf29ce484222325u;
-  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return h ^ (h >> 32);
-}
 
 // Fisher-Yates.
 std::vector<uint32_t> shuffled(size_t n, uint64_t seed, uint32_t group) {
@@ -66,6 +61,11 @@ std::optional<float> JobList::temperature(size_t prompt, size_t pass) const {
   return std::nullopt;
 }
 
+Split split_of(std::string_view prompt) {
+  const uint64_t h = fnv1a(std::as_bytes(std::span(prompt)));
+  return (h ^ (h >> 32)) % kHeldOutOneIn == 0 ? Split::kHeldOut : Split::kTrain;
+}
+
 std::optional<Job> JobList::next() {
   while (Group* group = choose()) {
     const size_t pass = group->uses / group->size, at = group->uses % group->size;
@@ -77,7 +77,6 @@ std::optional<Job> JobList::next() {
     ++group->uses;
     Job job{.id = next_id_++, .opening = group->opening, .temperature = *t};
     if (group->prompts != nullptr) job.prompt = &group->prompts->prompts[group->order[at]];
-    if ((job.prompt != nullptr ? hash(*job.prompt) : job.id) % kHeldOutOneIn == 0) job.split = Split::kHeldOut;
     return job;
   }
   return std::nullopt;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "train/corpus.h"
@@ -16,19 +17,18 @@ struct Job {
   const std::string* prompt = nullptr;  // nullptr: the target writes one itself,
   size_t opening = 0;                   // beginning with this one of the openings
   float temperature = 0;
-  Split split = Split::kTrain;
 };
+
+// One prompt in kHeldOutOneIn is held out, chosen by its text, so that no prompt is in both splits.
+inline constexpr uint64_t kHeldOutOneIn = 50;
+Split split_of(std::string_view prompt);
 
 // Groups take turns in proportion to the square root of their size, so that a large one does not drown the small: each
 // prefix of the order has the same mix. A group's prompts come in an order drawn from the seed; when all have been
 // answered they come again at the next temperature, but never twice greedily. Prompts that the target writes itself are
 // a group of `n_self` for each opening.
-//
-// One prompt in kHeldOutOneIn is held out, chosen by its text, so that no prompt is in both splits.
 class JobList {
  public:
-  static constexpr uint64_t kHeldOutOneIn = 50;
-
   // REQUIRES: at least one temperature; `groups` outlives this.
   JobList(const std::vector<PromptGroup>& groups, int32_t n_self, std::vector<float> temperatures, uint64_t seed,
           size_t n_openings = 1);

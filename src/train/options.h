@@ -11,10 +11,15 @@ namespace sluice {
 
 enum class Attention : uint8_t { kSingle, kFull };
 
+// How many tokens are in flight in an example: half of the time n, else 1 … n - 1 alike (SPD appendix A.2), or few more
+// often than many, as flushes leave them.
+enum class Fill : uint8_t { kUniform, kFlushes };
+
 struct SpdOptions {
   std::vector<int32_t> cuts;  // n + 1: first layers of the stages, and the number of layers
   int32_t layers = 2;         // L_s
-  Attention attention = Attention::kFull;
+  Attention attention = Attention::kSingle;
+  Fill fill = Fill::kUniform;
   bool feature_norm = true;
   std::string init = "lens";  // "lens", "last", "first", "random": see docs/training.md
   // Ablations of the paper.
@@ -56,11 +61,12 @@ struct TrainOptions {
   std::string out;                   // folder
   std::string from;                  // exported head whose weights and draft vocabulary it begins with; empty: none
   int64_t tokens = 1'000'000;        // answer tokens to train on; more than the corpus holds means several epochs
-  int32_t batch = 8;                 // examples a step
-  double lr = 5e-4;
+  int32_t batch = 1;                 // examples a step
+  double lr = 1e-3;
   double warmup = 0.03;  // share of the tokens
   double clip = 1.0;     // of the gradient's norm
   double weight_decay = 0.01;
+  double beta2 = 0.95;                // of AdamW
   int32_t draft_vocab = 4096;         // 0: the whole vocabulary
   int32_t max_tokens = 768;           // of an example
   int64_t evaluate_every = 50'000;    // tokens

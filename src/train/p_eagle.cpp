@@ -19,7 +19,9 @@ PEagle::PEagle(const HyperParameters& hparams, const TargetTensors& target, PEag
     parameters_.add("token_embd.weight", embedding);
   else
     embedding_ = embedding;
-  parameters_.add("mask_embedding", embedding.mean(0));
+  const auto size = [](const torch::Tensor& rows) { return rows.pow(2).mean(-1).sqrt().mean(); };
+  const auto mean = embedding.mean(0);
+  parameters_.add("mask_embedding", mean * (size(embedding) / size(mean)));
   parameters_.add("mask_hidden", options_.hidden == "depth" ? torch::zeros({options_.groups, d}) : torch::zeros({d}));
   parameters_.add("fc.weight", random_matrix(d, 3 * d));
   parameters_.add("feature_norm.weight", torch::ones({3 * d}));
@@ -45,7 +47,20 @@ PEagle::PEagle(const HyperParameters& hparams, const TargetTensors& target, PEag
       parameters_.add(entry.name, torch::cat({on_embedding, entry.values.detach()}, 1));
     }
   }
-  parameters_.add("blk.0.attn_norm_2.weight", parameters_["blk.0.attn_norm.weight"]);
+  parameters_.add("blk.0.attn_norm_2.weight", parameters_["blk.0.attn_norm.weight"].detach().clone());
+  if (options_.init == "random") return;
+  const torch::NoGradGuard frozen;
+  parameters_["blk.0.attn_norm.weight"].copy_(to_tensor(target.floats(layer_tensor(0, "attn_norm")), {d}));
+}
+
+nlohmann::json PEagle::settings() const {
+  return {{"kind", "p-eagle"},
+          {"taps", options_.taps},
+          {"groups", options_.groups},
+          {"retention", options_.retention},
+          {"hidden", options_.hidden},
+          {"train_embedding", options_.train_embedding},
+          {"vocabulary", output_.vocabulary_hash()}};
 }
 
 std::vector<int32_t> PEagle::taps() const {
@@ -87,9 +102,10 @@ torch::Tensor PEagle::forward(const torch::Tensor& features, const std::vector<T
   // Known rows first, masked ones after them, then back into the order of `rows`.
   const auto back = torch::argsort(torch::cat({known_rows, masked_rows}));
   const auto n_masked = static_cast<int64_t>(masked.size()), d = shape_.d_model;
-  const auto hidden_of_masked = options_.hidden == "depth"
-                                    ? p["mask_hidden"].index_select(0, torch::tensor(masked_depths, torch::kLong))
-                                    : p["mask_hidden"].unsqueeze(0).expand({n_masked, d});
+  const auto hidden_of_masked =
+      options_.hidden == "depth"
+          ? p["mask_hidden"].index_select(0, torch::tensor(masked_depths, torch::kLong).clamp_max(options_.groups - 1))
+          : p["mask_hidden"].unsqueeze(0).expand({n_masked, d});
   const auto hidden = torch::cat({fused(features.index_select(0, at.index_select(0, known_rows))), hidden_of_masked})
                           .index_select(0, back);
   const auto embedded = torch::cat({table.index_select(0, torch::tensor(known_tokens, torch::kLong)),
@@ -151,9 +167,26 @@ void PEagle::begin(const std::function<Captured(size_t)>& example, size_t n) {
   for (size_t i = 0; i < std::min<size_t>(n, 32); ++i) {
     const Captured captured = example(i);
     const auto goal = hparams_.n_layers - static_cast<int32_t>(options_.layers);
-    data.emplace_back(features(captured), states_of(captured, goal, shape_.d_model));
+    // A row's features are of the token before the newest, whose successor is to be guessed: they begin as the guess of
+    // what the layer takes at the newest.
+    const auto x = features(captured), y = states_of(captured, goal, shape_.d_model);
+    const int64_t last = x.size(0) - 1;
+    if (last > 0) data.emplace_back(x.slice(0, 0, last), y.slice(0, 1));
   }
   fit_features(data, shape_, parameters_["feature_norm.weight"], parameters_["fc.weight"]);
+  // The masked rows' state begins as the mean of the known ones', at their usual size: from zeros its norm would pass
+  // on gradients hundreds of times larger than everybody else's.
+  auto mean = torch::zeros({shape_.d_model});
+  double size = 0, rows = 0;
+  for (const auto& [x, y] : data) {
+    const auto known = fused(x.slice(0, std::min<int64_t>(kFitSkips, x.size(0))));
+    mean += known.sum(0);
+    size += known.pow(2).mean(-1).sqrt().sum().item<double>();
+    rows += static_cast<double>(known.size(0));
+  }
+  if (rows == 0) return;
+  mean *= size / rows / std::max(1e-12, mean.pow(2).mean().sqrt().item<double>());
+  parameters_["mask_hidden"].copy_(mean.expand_as(parameters_["mask_hidden"]));
 }
 
 void PEagle::evaluate(const Captured& example) {

@@ -16,6 +16,7 @@ class PEagle : public Trainee {
          std::vector<Token> vocabulary);
 
   Parameters& parameters() override { return parameters_; }
+  nlohmann::json settings() const override;
   std::vector<int32_t> taps() const override;
   void begin(const std::function<Captured(size_t)>& example, size_t n) override;
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;

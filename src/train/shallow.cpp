@@ -26,6 +26,13 @@ Shallow::Shallow(const HyperParameters& hparams, const TargetTensors& target, Sh
   }
 }
 
+nlohmann::json Shallow::settings() const {
+  return {{"kind", options_.draft ? "draft" : "exit"},
+          {"input", options_.input},
+          {"layers", options_.layers},
+          {"vocabulary", output_.vocabulary_hash()}};
+}
+
 torch::Tensor Shallow::forward(const torch::Tensor& states, int64_t first) const {
   const auto positions = torch::arange(states.size(0), torch::kLong);
   const auto causal = mask_of(positions.unsqueeze(0) <= positions.unsqueeze(1));

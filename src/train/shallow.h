@@ -19,6 +19,7 @@ class Shallow : public Trainee {
           std::vector<Token> vocabulary);
 
   Parameters& parameters() override { return parameters_; }
+  nlohmann::json settings() const override;
   std::vector<int32_t> taps() const override { return {options_.input, n_layers_}; }
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
   void evaluate(const Captured& example) override;

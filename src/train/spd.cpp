@@ -7,6 +7,12 @@
 
 namespace sluice {
 
+namespace {
+
+constexpr double kMoreInFlight = 0.6;  // of Fill::kFlushes
+
+}  // namespace
+
 std::vector<std::vector<int32_t>> spd_taps(const std::vector<int32_t>& cuts, bool single_depth) {
   std::vector<std::vector<int32_t>> taps = {{0}};
   for (size_t k = 1; k < cuts.size(); ++k) {
@@ -51,6 +57,18 @@ std::string Spd::fc_name(int64_t depth) const {
   return "fc." + std::to_string(options_.shared_fc ? std::min<int64_t>(depth, 1) : depth) + ".weight";
 }
 
+nlohmann::json Spd::settings() const {
+  return {{"kind", "spd"},
+          {"cuts", options_.cuts},
+          {"attention", options_.attention == Attention::kFull ? "full" : "single"},
+          {"fill", options_.fill == Fill::kFlushes ? "flushes" : "uniform"},
+          {"feature_norm", options_.feature_norm},
+          {"output_timing", options_.output_timing},
+          {"single_depth", options_.single_depth},
+          {"shared_fc", options_.shared_fc},
+          {"vocabulary", output_.vocabulary_hash()}};
+}
+
 std::vector<int32_t> Spd::taps() const {
   std::vector<int32_t> all = {options_.cuts.back()};  // for the target's distribution
   for (const auto& of_depth : taps_) all.insert(all.end(), of_depth.begin(), of_depth.end());
@@ -81,6 +99,13 @@ torch::Tensor Spd::feature(const States& states, int64_t depth, int64_t begin, i
 int64_t Spd::active(uint64_t draw) const {
   const DrawSite site{.seed = draw, .purpose = Purpose::kDraft};
   const int64_t most = most_active();
+  if (options_.fill == Fill::kFlushes) {  // a quarter full, else another one in flight with probability 0.6
+    if (uniform(site, 0) < 0.25) return most;
+    int64_t active = 1;
+    for (double u = uniform(site, 1), longer = kMoreInFlight; active < most && u < longer; longer *= kMoreInFlight)
+      ++active;
+    return active;
+  }
   if (most == 1 || uniform(site, 0) < 0.5) return most;
   return 1 + static_cast<int64_t>(uniform(site, 1) * static_cast<double>(most - 1));
 }

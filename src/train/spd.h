@@ -24,6 +24,7 @@ class Spd : public Trainee {
   Spd(const HyperParameters& hparams, const TargetTensors& target, SpdOptions options, std::vector<Token> vocabulary);
 
   Parameters& parameters() override { return parameters_; }
+  nlohmann::json settings() const override;
   std::vector<int32_t> taps() const override;
   void begin(const std::function<Captured(size_t)>& example, size_t n) override;
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;

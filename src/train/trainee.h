@@ -20,6 +20,8 @@ class Trainee {
   virtual ~Trainee() = default;
 
   virtual Parameters& parameters() = 0;
+  // What it was asked to be: a checkpoint of other options is refused.
+  virtual nlohmann::json settings() const = 0;
   // The target's layers whose states it wants.
   virtual std::vector<int32_t> taps() const = 0;
 

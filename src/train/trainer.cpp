@@ -114,7 +114,7 @@ class Training {
         hooks_(hooks),
         write_head_(write_head),
         capture_(std::move(capture)),
-        optimizer_(trainee.parameters(), {.weight_decay = options.weight_decay}),
+        optimizer_(trainee.parameters(), {.beta2 = options.beta2, .weight_decay = options.weight_decay}),
         n_examples_(corpus.train.size()) {}
 
   Result<TrainFigures> run() {
@@ -145,6 +145,11 @@ class Training {
       SLUICE_TRY(const json state, load_checkpoint(checkpoint_path(), trainee_.parameters(), optimizer_));
       if (state["corpus"] != corpus_.settings || state["examples"] > corpus_.train.size())
         return input_error(checkpoint_path() + ": was trained on another corpus; name another --out");
+      const json now = settings(), before = state.value("settings", json::object());
+      for (const auto& [key, value] : now.items())
+        if (before.contains(key) && before[key] != value)
+          return input_error(fmt::format("{}: was trained with {} {}, not {}; name another --out", checkpoint_path(),
+                                         key, before[key].dump(), value.dump()));
       tokens_ = state["tokens"];
       place_ = state["place"];
       n_examples_ = state["examples"];  // the corpus may have grown
@@ -230,7 +235,15 @@ class Training {
                             {"tokens", tokens_},
                             {"place", place_},
                             {"examples", n_examples_},
-                            {"corpus", corpus_.settings}});
+                            {"corpus", corpus_.settings},
+                            {"settings", settings()}});
+  }
+
+  // What may not change while a run goes on.
+  json settings() const {
+    json settings = trainee_.settings();
+    settings.update({{"seed", options_.seed}, {"batch", options_.batch}, {"max_length", options_.max_tokens}});
+    return settings;
   }
 
   Trainee& trainee_;

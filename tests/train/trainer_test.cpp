@@ -35,6 +35,8 @@ class Trainer : public testing::Test {
  protected:
   const Opened& opened_ = six_layers();
   Corpus corpus_ = small_corpus(opened_);
+  std::vector<int32_t> cuts_ = {0, 2, 4, 6};
+  Attention attention_ = Attention::kFull;
   TrainOptions options_{.tokens = 400,
                         .batch = 3,
                         .lr = 2e-3,
@@ -53,7 +55,8 @@ class Trainer : public testing::Test {
     torch::manual_seed(3);
     torch::set_num_threads(1);
     return std::make_unique<Spd>(opened_.model.hparams(), tensors_of(opened_),
-                                 SpdOptions{.cuts = {0, 2, 4, 6}, .layers = 1, .init = "last"}, std::vector<Token>());
+                                 SpdOptions{.cuts = cuts_, .layers = 1, .attention = attention_, .init = "last"},
+                                 std::vector<Token>());
   }
   // Stops after so many calls of the interrupt's question.
   Result<TrainFigures> run(Trainee& trainee, int stop_after = 1 << 30) {
@@ -96,6 +99,35 @@ TEST_F(Trainer, AStoppedRunGoesOnToTheSameLosses) {
     corpus_.train.pop_back();
     EXPECT_EQ(log(), whole);
   }
+}
+
+// With one conversation a step many steps leave some FC alone, after the resumption too.
+TEST_F(Trainer, AParameterThatFewExamplesUseGoesOnAsBefore) {
+  cuts_ = {0, 1, 2, 3, 4, 5, 6};
+  options_.batch = 1;
+  fresh("trainer-rare");
+  ASSERT_TRUE(run(*head()));
+  const auto whole = log();
+  fresh("trainer-rare-stopped");
+  for (const int steps : {2, 3, 1, 4}) ASSERT_TRUE(run(*head(), steps));
+  ASSERT_TRUE(run(*head()));
+  EXPECT_EQ(log(), whole);
+}
+
+TEST_F(Trainer, OtherOptionsAreRefusedByName) {
+  fresh("trainer-options");
+  ASSERT_TRUE(run(*head(), 1));
+  attention_ = Attention::kSingle;
+  const auto refused = run(*head());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::kInput);
+  EXPECT_NE(refused.error().message.find(R"(was trained with attention "full", not "single")"), std::string::npos)
+      << refused.error().message;
+  attention_ = Attention::kFull;
+  options_.seed = 1;
+  EXPECT_FALSE(run(*head()));
+  options_.seed = 0;
+  EXPECT_TRUE(run(*head(), 1));
 }
 
 TEST_F(Trainer, AKilledRunGoesOnFromItsCheckpoint) {
