@@ -36,8 +36,10 @@ void add_train_options(CLI::App& command, HeadOptions& options) {
       ->capture_default_str()
       ->check(tokens);
   command.add_option("--batch", train.batch, "Conversations a step")->capture_default_str()->check(whole_number(1));
-  command.add_option("--from", train.from,
-                     "Exported head to begin with, of the same kind and options: to train it longer, or on other text");
+  command.add_option(
+      "--from", train.from,
+      "Exported head to begin with, of the same kind and options: to train it longer, on other text, or, with a "
+      "larger --draft-vocab, for more tokens");
   command.add_option("--lr", train.lr, "Peak of the learning rate")->capture_default_str()->check(number(0, 1, true));
   command.add_option("--warmup", train.warmup, "Share of the tokens in which it rises; then it falls to 0")
       ->capture_default_str()

@@ -1,5 +1,7 @@
 #include "train/checkpoint.h"
 
+#include <algorithm>
+
 namespace sluice {
 
 namespace {
@@ -68,9 +70,28 @@ Result<nlohmann::json> load_checkpoint(const std::string& path, Parameters& para
   return state;
 }
 
-Status load_weights(const std::string& path, Parameters& parameters) {
+Status load_weights(const std::string& path, Parameters& parameters, const std::vector<Token>& before,
+                    const std::vector<Token>& now) {
   SLUICE_TRY(const auto contents, read_gguf(path));
-  for (const auto& entry : parameters.all()) SLUICE_TRY_STATUS(load(contents, entry.name, entry.values, path));
+  const torch::NoGradGuard frozen;
+  for (const auto& entry : parameters.all()) {
+    if (entry.name != "output.weight" || before == now) {
+      SLUICE_TRY_STATUS(load(contents, entry.name, entry.values, path));
+      continue;
+    }
+    const int64_t d = entry.values.size(1);
+    SLUICE_CHECK(!before.empty(), "a head of all tokens stays one");
+    auto rows = torch::empty({std::ssize(before), d});
+    SLUICE_TRY_STATUS(load(contents, entry.name, rows, path));
+    for (int64_t i = 0; i < std::ssize(before); ++i) {
+      const Token token = before[static_cast<size_t>(i)];
+      const auto at = std::lower_bound(now.begin(), now.end(), token);
+      if (now.empty())
+        entry.values[token].copy_(rows[i]);
+      else if (at != now.end() && *at == token)
+        entry.values[at - now.begin()].copy_(rows[i]);
+    }
+  }
   return {};
 }
 

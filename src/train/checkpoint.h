@@ -3,7 +3,9 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "base/ids.h"
 #include "train/adamw.h"
 
 namespace sluice {
@@ -18,7 +20,9 @@ Result<size_t> examples_of_checkpoint(const std::string& path);
 // Gives the state. Errors (kInput): no such file, or one of another head; they name file and tensor.
 Result<nlohmann::json> load_checkpoint(const std::string& path, Parameters& parameters, AdamW& optimizer);
 
-// Takes the weights of an exported head. Errors (kInput): as above.
-Status load_weights(const std::string& path, Parameters& parameters);
+// Takes the weights of an exported head, which guesses the tokens `before`, into one that guesses `now`: of the output
+// matrix the rows of tokens that both have. Either is ascending; empty: all. Errors (kInput): as above.
+Status load_weights(const std::string& path, Parameters& parameters, const std::vector<Token>& before,
+                    const std::vector<Token>& now);
 
 }  // namespace sluice

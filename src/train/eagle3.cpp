@@ -62,13 +62,8 @@ Eagle3::Eagle3(const ModelFile& model, const TargetTensors& target, Eagle3Option
 }
 
 nlohmann::json Eagle3::settings() const {
-  return {{"kind", "eagle3"},
-          {"taps", options_.taps},
-          {"unroll", options_.unroll},
-          {"decay", options_.decay},
-          {"hca", options_.hca},
-          {"norm_before_fc", options_.norm_before_fc},
-          {"vocabulary", output_.vocabulary_hash()}};
+  return {{"kind", "eagle3"},        {"taps", options_.taps}, {"unroll", options_.unroll},
+          {"decay", options_.decay}, {"hca", options_.hca},   {"norm_before_fc", options_.norm_before_fc}};
 }
 
 std::vector<int32_t> Eagle3::taps() const {

@@ -1,10 +1,6 @@
 #include "train/output.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <numeric>
-
-#include "base/hash.h"
 
 namespace sluice {
 
@@ -25,8 +21,6 @@ Output::Output(Parameters& parameters, const LayerShape& shape, const TargetTens
   parameters.add("output_norm.weight", target_norm_);
   parameters.add("output.weight", target_rows_);
 }
-
-std::string Output::vocabulary_hash() const { return fmt::format("{:016x}", fnv1a(std::as_bytes(std::span(tokens_)))); }
 
 torch::Tensor Output::logits(const torch::Tensor& x) const {
   return product(rms_norm(x, parameters_["output_norm.weight"], epsilon_), parameters_["output.weight"])

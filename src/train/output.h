@@ -29,7 +29,6 @@ class Output {
   std::vector<double> overlaps(const torch::Tensor& logits, const torch::Tensor& target_logits, int64_t top_k) const;
 
   const std::vector<Token>& tokens() const { return tokens_; }
-  std::string vocabulary_hash() const;
   int64_t n_vocab() const { return n_vocab_; }
 
  private:

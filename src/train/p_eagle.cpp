@@ -54,13 +54,9 @@ PEagle::PEagle(const HyperParameters& hparams, const TargetTensors& target, PEag
 }
 
 nlohmann::json PEagle::settings() const {
-  return {{"kind", "p-eagle"},
-          {"taps", options_.taps},
-          {"groups", options_.groups},
-          {"retention", options_.retention},
-          {"hidden", options_.hidden},
-          {"train_embedding", options_.train_embedding},
-          {"vocabulary", output_.vocabulary_hash()}};
+  return {{"kind", "p-eagle"},         {"taps", options_.taps},
+          {"groups", options_.groups}, {"retention", options_.retention},
+          {"hidden", options_.hidden}, {"train_embedding", options_.train_embedding}};
 }
 
 std::vector<int32_t> PEagle::taps() const {

@@ -27,10 +27,7 @@ Shallow::Shallow(const HyperParameters& hparams, const TargetTensors& target, Sh
 }
 
 nlohmann::json Shallow::settings() const {
-  return {{"kind", options_.draft ? "draft" : "exit"},
-          {"input", options_.input},
-          {"layers", options_.layers},
-          {"vocabulary", output_.vocabulary_hash()}};
+  return {{"kind", options_.draft ? "draft" : "exit"}, {"input", options_.input}, {"layers", options_.layers}};
 }
 
 torch::Tensor Shallow::forward(const torch::Tensor& states, int64_t first) const {

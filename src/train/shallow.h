@@ -20,6 +20,7 @@ class Shallow : public Trainee {
 
   Parameters& parameters() override { return parameters_; }
   nlohmann::json settings() const override;
+  const std::vector<Token>& vocabulary() const override { return output_.tokens(); }
   std::vector<int32_t> taps() const override { return {options_.input, n_layers_}; }
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
   void evaluate(const Captured& example) override;

@@ -65,8 +65,7 @@ nlohmann::json Spd::settings() const {
           {"feature_norm", options_.feature_norm},
           {"output_timing", options_.output_timing},
           {"single_depth", options_.single_depth},
-          {"shared_fc", options_.shared_fc},
-          {"vocabulary", output_.vocabulary_hash()}};
+          {"shared_fc", options_.shared_fc}};
 }
 
 std::vector<int32_t> Spd::taps() const {

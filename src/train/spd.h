@@ -25,6 +25,7 @@ class Spd : public Trainee {
 
   Parameters& parameters() override { return parameters_; }
   nlohmann::json settings() const override;
+  const std::vector<Token>& vocabulary() const override { return output_.tokens(); }
   std::vector<int32_t> taps() const override;
   void begin(const std::function<Captured(size_t)>& example, size_t n) override;
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;

@@ -21,13 +21,17 @@ namespace sluice {
 namespace {
 
 Result<std::vector<Token>> draft_vocabulary(const ModelFile& model, const Corpus& corpus, const TrainOptions& options) {
+  const int32_t n_vocab = model.hparams().n_vocab;
+  int32_t size = options.draft_vocab;
+  std::vector<Token> kept;
   if (!options.from.empty()) {
     SLUICE_TRY(const auto before, HeadFile::open(options.from, model));
-    return before.parameters().vocabulary;
+    kept = before.parameters().vocabulary;
+    if (kept.empty()) return kept;
+    size = std::max(size, static_cast<int32_t>(kept.size()));
   }
-  const int32_t n_vocab = model.hparams().n_vocab;
-  if (options.draft_vocab == 0 || options.draft_vocab >= n_vocab) return std::vector<Token>();
-  return choose_draft_vocabulary(corpus.train, n_vocab, options.draft_vocab);
+  if (options.draft_vocab == 0 || size >= n_vocab) return std::vector<Token>();
+  return choose_draft_vocabulary(corpus.train, n_vocab, size, kept);
 }
 
 ggml_type type_of(const TrainOptions& options) {

@@ -22,6 +22,8 @@ class Trainee {
   virtual Parameters& parameters() = 0;
   // What it was asked to be: a checkpoint of other options is refused.
   virtual nlohmann::json settings() const = 0;
+  // The tokens that it can guess, ascending; empty: all.
+  virtual const std::vector<Token>& vocabulary() const = 0;
   // The target's layers whose states it wants.
   virtual std::vector<int32_t> taps() const = 0;
 

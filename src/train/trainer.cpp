@@ -10,8 +10,11 @@
 #include <fstream>
 #include <future>
 
+#include "base/hash.h"
 #include "base/random.h"
+#include "model/head_file.h"
 #include "train/checkpoint.h"
+#include "train/draft_vocabulary.h"
 
 namespace sluice {
 
@@ -106,9 +109,10 @@ class ProductPrecision {
 
 class Training {
  public:
-  Training(Trainee& trainee, const Corpus& corpus, const TrainOptions& options, const TrainHooks& hooks,
-           const std::function<Status()>& write_head, Capture capture)
+  Training(Trainee& trainee, const ModelFile& model, const Corpus& corpus, const TrainOptions& options,
+           const TrainHooks& hooks, const std::function<Status()>& write_head, Capture capture)
       : trainee_(trainee),
+        model_(model),
         corpus_(corpus),
         options_(options),
         hooks_(hooks),
@@ -155,7 +159,10 @@ class Training {
       n_examples_ = state["examples"];  // the corpus may have grown
       return {};
     }
-    if (!options_.from.empty()) return load_weights(options_.from, trainee_.parameters());
+    if (!options_.from.empty()) {
+      SLUICE_TRY(const auto before, HeadFile::open(options_.from, model_));
+      return load_weights(options_.from, trainee_.parameters(), before.parameters().vocabulary, trainee_.vocabulary());
+    }
     trainee_.begin([&](size_t i) { return capture_.run(corpus_.train[example_at(i, n_examples_, options_.seed)]); },
                    n_examples_);
     return {};
@@ -225,6 +232,7 @@ class Training {
     const auto n = std::min(corpus_.held_out.size(), static_cast<size_t>(options_.held_out));
     for (size_t i = 0; i < n; ++i) trainee_.evaluate(capture_.run(corpus_.held_out[i]));
     figures_.evaluation = trainee_.summary();
+    figures_.evaluation["coverage"] = coverage(std::span(corpus_.held_out).first(n), trainee_.vocabulary());
     if (write_head_) SLUICE_TRY_STATUS(write_head_());
     return log_->write({{"step", optimizer_.steps()}, {"tokens", tokens_}, {"evaluation", figures_.evaluation}});
   }
@@ -242,11 +250,16 @@ class Training {
   // What may not change while a run goes on.
   json settings() const {
     json settings = trainee_.settings();
-    settings.update({{"seed", options_.seed}, {"batch", options_.batch}, {"max_length", options_.max_tokens}});
+    const uint64_t vocabulary = fnv1a(std::as_bytes(std::span(trainee_.vocabulary())));
+    settings.update({{"seed", options_.seed},
+                     {"batch", options_.batch},
+                     {"max_length", options_.max_tokens},
+                     {"vocabulary", fmt::format("{:016x}", vocabulary)}});
     return settings;
   }
 
   Trainee& trainee_;
+  const ModelFile& model_;
   const Corpus& corpus_;
   const TrainOptions& options_;
   const TrainHooks& hooks_;
@@ -274,7 +287,7 @@ Result<TrainFigures> train(Trainee& trainee, const ModelFile& model, const Corpu
   SLUICE_TRY(auto capture, Capture::create(model, {.taps = trainee.taps(),
                                                    .max_tokens = options.max_tokens,
                                                    .threads = std::max(1, options.threads)}));
-  return Training(trainee, corpus, options, hooks, write_head, std::move(capture)).run();
+  return Training(trainee, model, corpus, options, hooks, write_head, std::move(capture)).run();
 }
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "train/checkpoint.h"
+#include "train/draft_vocabulary.h"
 #include "train/head_writer.h"
 #include "train/heads.h"
 #include "train/spd.h"
@@ -217,6 +218,29 @@ TEST_F(Trainer, BeginsWithAnExportedHead) {
   const auto refused = run(other);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find(path + ": the tensor blk.1."), std::string::npos) << refused.error().message;
+}
+
+TEST_F(Trainer, ALongerVocabularyBeginsWithTheRowsOfTheShorter) {
+  const std::vector<Token> few = {2, 3, 11, 40}, more = {2, 3, 7, 11, 40, 41};
+  const auto head_of = [&](const std::vector<Token>& tokens) {
+    return std::make_unique<Spd>(opened_.model.hparams(), tensors_of(opened_),
+                                 SpdOptions{.cuts = cuts_, .layers = 1, .init = "last"}, tokens);
+  };
+  fresh("few-tokens");
+  const auto first = head_of(few);
+  ASSERT_TRUE(run(*first));
+  const std::string path = temp_path("few.gguf");
+  ASSERT_TRUE(write_head(*first, opened_.model, GGML_TYPE_F32, path));
+  const auto second = head_of(more);
+  const auto fresh_row = second->parameters()["output.weight"][2].clone();
+  ASSERT_TRUE(load_weights(path, second->parameters(), few, more));
+  const auto &before = first->parameters()["output.weight"], &now = second->parameters()["output.weight"];
+  for (const auto& [from, to] : {std::pair{0, 0}, {1, 1}, {2, 3}, {3, 4}})
+    EXPECT_TRUE(torch::equal(before[from], now[to]));
+  EXPECT_TRUE(torch::equal(now[2], fresh_row));
+  const auto chosen = choose_draft_vocabulary(corpus_.train, opened_.model.hparams().n_vocab, 6, few);
+  EXPECT_EQ(chosen.size(), 6u);
+  EXPECT_TRUE(std::includes(chosen.begin(), chosen.end(), few.begin(), few.end()));
 }
 
 TEST(AdamW, IsLibtorchs) {
