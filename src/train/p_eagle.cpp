@@ -22,7 +22,8 @@ PEagle::PEagle(const HyperParameters& hparams, const TargetTensors& target, PEag
   const auto size = [](const torch::Tensor& rows) { return rows.pow(2).mean(-1).sqrt().mean(); };
   const auto mean = embedding.mean(0);
   parameters_.add("mask_embedding", mean * (size(embedding) / size(mean)));
-  parameters_.add("mask_hidden", options_.hidden == "depth" ? torch::zeros({options_.groups, d}) : torch::zeros({d}));
+  // Not zeros, from which a norm passes on gradients hundreds of times larger than everybody else's.
+  parameters_.add("mask_hidden", options_.hidden == "depth" ? torch::randn({options_.groups, d}) : torch::randn({d}));
   parameters_.add("fc.weight", random_matrix(d, 3 * d));
   parameters_.add("feature_norm.weight", torch::ones({3 * d}));
   for (int64_t i = 0; i < options_.layers; ++i) {
@@ -163,15 +164,10 @@ void PEagle::begin(const std::function<Captured(size_t)>& example, size_t n) {
   for (size_t i = 0; i < std::min<size_t>(n, 32); ++i) {
     const Captured captured = example(i);
     const auto goal = hparams_.n_layers - static_cast<int32_t>(options_.layers);
-    // A row's features are of the token before the newest, whose successor is to be guessed: they begin as the guess of
-    // what the layer takes at the newest.
-    const auto x = features(captured), y = states_of(captured, goal, shape_.d_model);
-    const int64_t last = x.size(0) - 1;
-    if (last > 0) data.emplace_back(x.slice(0, 0, last), y.slice(0, 1));
+    data.emplace_back(features(captured), states_of(captured, goal, shape_.d_model));
   }
   fit_features(data, shape_, parameters_["feature_norm.weight"], parameters_["fc.weight"]);
-  // The masked rows' state begins as the mean of the known ones', at their usual size: from zeros its norm would pass
-  // on gradients hundreds of times larger than everybody else's.
+  // The masked rows' state begins as the mean of the known ones', at their usual size.
   auto mean = torch::zeros({shape_.d_model});
   double size = 0, rows = 0;
   for (const auto& [x, y] : data) {
