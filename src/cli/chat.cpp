@@ -83,7 +83,7 @@ class Chat {
 };
 
 Status chat(const ChatOptions& options) {
-  SLUICE_TRY(const Session session, Session::open(options));
+  SLUICE_TRY(const Session session, Session::open(options, Heads::kGivenOrShipped));
   SLUICE_TRY(const auto engine, session.make_engine());
   return Chat(options, session, *engine).run();
 }

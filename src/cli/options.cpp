@@ -26,7 +26,9 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
       ->check(not_empty("a GGUF file"));
   command
       .add_option("--head", options.head,
-                  "Trained head of the target: a GGUF file of sluice train (spd, eagle3, p-eagle, exit)")
+                  "Trained head of the target: a GGUF file of sluice train (spd, eagle3, p-eagle, exit); run and chat "
+                  "know those "
+                  "that come with the program")
       ->check(not_empty("a GGUF file"));
   add_list_option(command, "--source", options.sources,
                   "Token sources of the method: ngram, draft, head; n-grams are fused with the others (default: what "
@@ -78,9 +80,10 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
       ->capture_default_str()
       ->check(whole_number(0));
   command
-      .add_option("--draft-p-min", options.draft_p_min,
-                  "sd drafts no further once the tokens it has drafted are, all together, less likely to be right than "
-                  "this, e.g. 0.5 with --depth 8; 0: always --depth tokens")
+      .add_option(
+          "--draft-p-min", options.draft_p_min,
+          "sd, eagle3 and p-eagle draft no further once the tokens that they have drafted are, all together, less "
+          "likely to be right than this, e.g. 0.5 with --depth 8; 0: always --depth tokens")
       ->capture_default_str()
       ->check(number(0.0, 1.0));
   command.add_option("--budget", options.budget, "Outcomes of a verification that ssd drafts for")

@@ -31,7 +31,7 @@ Result<std::string> read_prompt(const std::string& given) {
 Status run(const RunOptions& options) {
   SLUICE_TRY_STATUS(check(options));
   SLUICE_TRY(const std::string prompt, read_prompt(options.prompt));
-  SLUICE_TRY(const Session session, Session::open(options));
+  SLUICE_TRY(const Session session, Session::open(options, Heads::kGivenOrShipped));
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   messages.push_back({"user", prompt});

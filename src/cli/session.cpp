@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cli/corpus_file.h"
+#include "cli/shipped_heads.h"
 #include "model/head_file.h"
 #include "model/utf8.h"
 #include "plan/measure.h"
@@ -56,7 +57,7 @@ Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const Common
 
 }  // namespace
 
-Result<Session> Session::open(const CommonOptions& options) {
+Result<Session> Session::open(const CommonOptions& options, Heads heads) {
   const auto begin = std::chrono::steady_clock::now();
   SLUICE_TRY_STATUS(sluice::check(options));
   Session session;
@@ -89,7 +90,8 @@ Result<Session> Session::open(const CommonOptions& options) {
     SLUICE_TRY_STATUS(check_vocabulary(draft, vocabulary, path, *session.tokenizer_));
     session.drafts_.push_back(std::move(opened));
   }
-  if (!options.head.empty()) SLUICE_TRY_STATUS(session.open_head());
+  if (heads == Heads::kGivenOrShipped && options.head.empty() && options.compute != "lazy") session.take_shipped_head();
+  if (!session.options_.head.empty()) SLUICE_TRY_STATUS(session.open_head());
   if (!options.ngram_corpus.empty()) {
     SLUICE_TRY(session.corpus_, read_corpus(options.ngram_corpus, *session.tokenizer_));
   }
@@ -111,22 +113,56 @@ Result<Session> Session::open(const CommonOptions& options) {
   return session;
 }
 
-// An SPD head runs with the stages that it was trained for; they are taken unless others were asked for.
+namespace {
+
+// First layers of an SPD head's second, third, … stage.
+std::vector<int32_t> inner_cuts(const HeadParameters& head) { return {head.cuts.begin() + 1, head.cuts.end() - 1}; }
+
+bool stages_asked_for(const CommonOptions& options) { return options.stages != 1 || !options.cuts.empty(); }
+
+// An SPD head runs with the stages that it was trained for, which are taken unless others were asked for.
+bool runs_with(const HeadParameters& head, const CommonOptions& options) {
+  if (head.kind != HeadKind::kSpd || !stages_asked_for(options)) return true;
+  return options.cuts.empty() ? options.stages == head.stages() : options.cuts == inner_cuts(head);
+}
+
+}  // namespace
+
+// The head that a method needs. Where neither draft models nor sources were given, `auto` takes SPD's if it is of the
+// stages that were asked for, and for a model in one piece EAGLE-3's, which then drafts no further than it is sure of.
+void Session::take_shipped_head() {
+  constexpr double kSure = 0.5;
+  const auto take = [&](const std::string& method) {
+    const auto head = find_head(shipped_heads_folder(), *model_, [&](const HeadParameters& p) {
+      return p.kind != HeadKind::kDraft && method_of(p.kind) == method && runs_with(p, options_);
+    });
+    options_.head = head.value_or("");
+    return head.has_value();
+  };
+  if (options_.method != "auto") {
+    take(options_.method);
+    return;
+  }
+  if (!options_.drafts.empty() || !options_.sources.empty() || !options_.ngram_corpus.empty()) return;
+  if (stages_asked_for(options_))
+    take("spd");
+  else if (take("eagle3") && options_.draft_p_min == 0)
+    options_.draft_p_min = kSure;
+}
+
 Status Session::open_head() {
   SLUICE_TRY(auto opened, HeadFile::open(options_.head, *model_));
   head_.emplace(std::move(opened));
   const HeadParameters& head = head_->parameters();
   if (head.kind == HeadKind::kDraft)
     return input_error("--head " + options_.head + " is a draft model: give it with --draft");
-  if (head.kind != HeadKind::kSpd) return {};
-  const std::vector<int32_t> inner(head.cuts.begin() + 1, head.cuts.end() - 1);
-  if (!options_.cuts.empty() ? options_.cuts != inner : options_.stages != 1 && options_.stages != head.stages()) {
+  if (!runs_with(head, options_)) {
     std::string cuts;
-    for (const int32_t cut : inner) cuts += (cuts.empty() ? "" : ",") + std::to_string(cut);
+    for (const int32_t cut : inner_cuts(head)) cuts += (cuts.empty() ? "" : ",") + std::to_string(cut);
     return input_error("--head " + options_.head + " was trained for " + std::to_string(head.stages()) +
                        " stages: leave --stages and --cuts out, or give --cuts " + cuts);
   }
-  options_.cuts = inner;
+  if (head.kind == HeadKind::kSpd) options_.cuts = inner_cuts(head);
   return {};
 }
 

@@ -20,9 +20,12 @@ namespace sluice {
 // it.
 Result<std::string> default_model();
 
+// Which heads may serve: that of --head, or without one those that come with the program too.
+enum class Heads : uint8_t { kGiven, kGivenOrShipped };
+
 class Session {
  public:
-  static Result<Session> open(const CommonOptions& options);
+  static Result<Session> open(const CommonOptions& options, Heads heads = Heads::kGiven);
 
   const ModelFile& model() const { return *model_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -50,6 +53,7 @@ class Session {
 
  private:
   Session() = default;
+  void take_shipped_head();
   Status open_head();
   Status add_head(EngineOptions& engine, std::vector<Pipeline>& pipelines, PipelineOptions pipeline) const;
 

@@ -8,8 +8,9 @@ Chain grow_chain(TokenTree& tree, NodeId from, int32_t length, int32_t last_posi
   Chain chain{.nodes = {from}};
   const double begin = tree.node(from).log_path;
   int32_t left = length, n_free = 0;
+  const auto sure = [&](const TokenTree::Node& tip) { return tip.log_path - begin >= std::log(p_min); };
   const auto end = [&](const TokenTree::Node& tip) {
-    chain.undrafted = !tip.drafted && left > 0 && n_free < length && tip.log_path - begin >= std::log(p_min);
+    chain.undrafted = !tip.drafted && left > 0 && n_free < length && sure(tip);
     return chain;
   };
   for (;;) {
@@ -20,7 +21,7 @@ Chain grow_chain(TokenTree& tree, NodeId from, int32_t length, int32_t last_posi
     const auto known = tree.child(tip.id, token);
     const bool free = known ? tree.node(*known).free : !tip.drafted;
     const bool worth = tip.log_path - begin + std::log(probability) > kLeastFree;
-    if (free ? !worth : left == 0) return end(tip);
+    if (free ? !worth : left == 0 || !sure(tip)) return end(tip);
     if (free) {
       ++n_free;
     } else {

@@ -1,6 +1,7 @@
 // Trained heads on the command line.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
@@ -110,6 +111,46 @@ TEST(Head, ServesTheMethodOfItsKindAndOthersAsASource) {
       EXPECT_EQ(answer({"--head", file, "--method", other, "--source", "ngram,head"})["tokens"], plain)
           << kind << " for " << other;
   }
+}
+
+TEST(Head, ShippedOnesAreTakenWhereTheyFit) {
+  namespace fs = std::filesystem;
+  const fs::path root = temp_path("installation");
+  fs::remove_all(root);
+  fs::create_directories(root / "bin");
+  fs::create_directories(root / "heads");
+  const std::string program = root / "bin" / "sluice";
+  fs::copy_file(program_path(), program);
+  for (const char* kind : {"spd", "eagle3", "draft"})
+    fs::copy_file(head({.kind = kind}), root / "heads" / (std::string(kind) + ".gguf"));
+  write_file("installation/heads/a-broken.gguf", "GGUF");
+  write_file("installation/heads/README.md", "no head");
+
+  const auto run = [&](const std::string& model, Program::Arguments more) {
+    Program::Arguments arguments = {"run", "-m",           model,    "--threads",  "1",       "-n",
+                                    "20",  "--ignore-eos", "--json", "--executor", "virtual", "hello"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments, {.program = program});
+  };
+  const auto answered = [&](Program::Arguments more) {
+    const Ran ran = run(small_model(), std::move(more));
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return json::parse(ran.out, nullptr, false);
+  };
+  const json plain = answered({"--method", "ar"});
+  EXPECT_EQ(plain["stages"], 1);
+  const json spd = answered({"--method", "spd"});
+  EXPECT_EQ(spd["stages"], 2);
+  EXPECT_EQ(spd["tokens"], plain["tokens"]);
+  EXPECT_EQ(answered({"--method", "eagle3"})["source"], "head");
+  EXPECT_EQ(answered({})["source"], "head") << "auto takes EAGLE-3's";
+  EXPECT_EQ(answered({"--stages", "2"})["source"], "head") << "auto takes SPD's";
+  EXPECT_EQ(answered({"--stages", "3"})["source"], "ngram");
+  EXPECT_EQ(answered({"--source", "ngram"})["source"], "ngram");
+  EXPECT_TRUE(fails(run(small_model(), {"--method", "p-eagle"}), 2, {"--method p-eagle", "--head FILE"}));
+  EXPECT_TRUE(fails(run(small_model(), {"--method", "spd", "--stages", "3"}), 2, {"--method spd", "--head FILE"}));
+  const std::string other = write_tiny_model({.seed = 9}, temp_path("other-target.gguf"));
+  EXPECT_TRUE(fails(run(other, {"--method", "spd"}), 2, {"--method spd", "--head FILE"}));
 }
 
 TEST(Head, WhatDoesNotFitIsRefused) {

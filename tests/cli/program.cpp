@@ -68,14 +68,15 @@ Program::Program(const Arguments& arguments, const Streams& streams) : err_path_
     posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
   }
   posix_spawn_file_actions_addopen(&actions, 2, err_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  std::vector<std::string> command = {SLUICE_PROGRAM}, environment = clean_environment();
+  const std::string program = streams.program.empty() ? program_path() : streams.program;
+  std::vector<std::string> command = {program}, environment = clean_environment();
   command.insert(command.end(), arguments.begin(), arguments.end());
   const int error =
-      posix_spawn(&pid_, SLUICE_PROGRAM, &actions, nullptr, pointers(command).data(), pointers(environment).data());
+      posix_spawn(&pid_, program.c_str(), &actions, nullptr, pointers(command).data(), pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   out_ = ends[0];
-  if (error != 0) throw std::runtime_error("cannot start " SLUICE_PROGRAM);
+  if (error != 0) throw std::runtime_error("cannot start " + program);
 }
 
 Program::~Program() {
@@ -124,6 +125,11 @@ Ran Program::wait() {
 
 Ran run_program(const Program::Arguments& arguments, const Streams& streams) {
   return Program(arguments, streams).wait();
+}
+
+const std::string& program_path() {
+  static const std::string path = SLUICE_PROGRAM;
+  return path;
 }
 
 const std::string& small_model() {

@@ -18,6 +18,7 @@ struct Streams {
   std::string input;    // of stdin
   std::string out;      // a file for stdout; empty: it is captured
   bool no_out = false;  // stdout is closed
+  std::string program;  // a copy of the program; empty: the one that was built
 };
 
 class Program {
@@ -48,6 +49,9 @@ Ran run_program(const Program::Arguments& arguments, const Streams& streams = {}
 
 // A small model that the tests write once: llama, four layers, a context of 512 tokens, a chat template.
 const std::string& small_model();
+
+// Where the program was built.
+const std::string& program_path();
 
 // A failure as INTERFACE wants it: this status, and one line on stderr that begins with "sluice: " and holds each of
 // `words`.

@@ -149,6 +149,9 @@ TEST(GrowChain, EndsAtItsLengthTheLastPositionOrSilence) {
   const Chain to_silence = grow_chain(tree, tree.root().id, 30, 100);
   EXPECT_EQ(to_silence.nodes.size(), 7u);
   EXPECT_FALSE(to_silence.undrafted);
+  const Chain to_doubt = grow_chain(tree, tree.root().id, 30, 100, 0.2);
+  EXPECT_EQ(to_doubt.nodes.size(), 4u) << "one behind 1, 0.5 and 0.25 each";
+  EXPECT_FALSE(to_doubt.undrafted);
 }
 
 TEST(GrowChain, AsksTheDraftWhereAForetoldTokenIsNotLikelyEnough) {
