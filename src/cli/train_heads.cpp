@@ -289,12 +289,12 @@ void add_train_draft(CLI::App& train, Action& action) {
   CLI::App& command = *train.add_subcommand("draft", "Trains a shallow draft model with the target's tokenizer");
   command.footer(
       "Examples:\n"
-      "  sluice train draft --data corpus --layers 0,10,20,29 --out draft\n"
-      "  sluice train draft --data corpus --layers 0,29 --draft-vocab 0 --out draft-2");
+      "  sluice train draft --data corpus --out draft\n"
+      "  sluice train draft --data corpus --layers 0,1 --draft-vocab 0 --out draft-2");
   ShallowOptions& shallow = options->shallow;
   shallow.layers = {};
   add_layers_option(command, shallow.layers,
-                    "Layers of the target that the draft's begin as (default: four, evenly spaced)");
+                    "Layers of the target that the draft's begin as (default: the first four)");
   add_init_option(command, options->init, "target");
   add_train_options(command, *options);
   command.callback([options, &action] {
@@ -303,8 +303,9 @@ void add_train_draft(CLI::App& train, Action& action) {
                         [&](const ModelFile& model, const TrainHooks& hooks) -> Result<TrainFigures> {
                           ShallowOptions& shallow = options->shallow;
                           SLUICE_TRY_STATUS(check_layers(shallow.layers, model));
-                          const int32_t last = model.hparams().n_layers - 1;
-                          if (shallow.layers.empty()) shallow.layers = {0, last / 3, 2 * last / 3, last};
+                          if (shallow.layers.empty())
+                            for (int32_t l = 0; l < std::min(4, model.hparams().n_layers); ++l)
+                              shallow.layers.push_back(l);
                           shallow.random = options->init == "random";
                           return train_shallow(model, shallow, options->train, hooks);
                         });

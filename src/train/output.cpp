@@ -37,6 +37,12 @@ torch::Tensor Output::target_logits(const torch::Tensor& last_states) const {
   return product(rms_norm(last_states, target_norm_, epsilon_), target_output_);
 }
 
+void Output::begin_behind(const torch::Tensor& map) {
+  const torch::NoGradGuard frozen;
+  parameters_["output_norm.weight"].fill_(1.0);
+  parameters_["output.weight"].copy_(torch::matmul(target_rows_ * target_norm_, map));
+}
+
 torch::Tensor Output::divergence(const torch::Tensor& logits, const torch::Tensor& target_probabilities) const {
   const auto& p = target_probabilities;
   const auto own = (p * torch::log(p.clamp_min(1e-30))).sum();

@@ -19,6 +19,10 @@ class Output {
   // Over the whole vocabulary: its logits.
   torch::Tensor target_logits(const torch::Tensor& last_states) const;
 
+  // The head's matrix and norm become the target's behind `map` [d_model, d_model], which takes the head's normed
+  // states to guesses of the target's.
+  void begin_behind(const torch::Tensor& map);
+
   // Sum over the rows of KL(target || head), in nats.
   torch::Tensor divergence(const torch::Tensor& logits, const torch::Tensor& target_probabilities) const;
 
@@ -32,7 +36,7 @@ class Output {
   int64_t n_vocab() const { return n_vocab_; }
 
  private:
-  const Parameters& parameters_;
+  Parameters& parameters_;
   double epsilon_;
   std::vector<Token> tokens_;  // empty: all
   int64_t n_vocab_ = 0;

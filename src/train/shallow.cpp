@@ -1,5 +1,6 @@
 #include "train/shallow.h"
 
+#include "train/fit.h"
 #include "train/spd.h"
 #include "train/states.h"
 
@@ -30,13 +31,33 @@ nlohmann::json Shallow::settings() const {
   return {{"kind", options_.draft ? "draft" : "exit"}, {"input", options_.input}, {"layers", options_.layers}};
 }
 
-torch::Tensor Shallow::forward(const torch::Tensor& states, int64_t first) const {
+torch::Tensor Shallow::after_layers(const torch::Tensor& states) const {
   const auto positions = torch::arange(states.size(0), torch::kLong);
   const auto causal = mask_of(positions.unsqueeze(0) <= positions.unsqueeze(1));
   auto x = states;
   for (size_t i = 0; i < options_.layers.size(); ++i)
     x = decoder_layer(x, positions, causal, parameters_, "blk." + std::to_string(i) + ".", shape_);
-  return output_.logits(x.slice(0, first));
+  return x;
+}
+
+torch::Tensor Shallow::forward(const torch::Tensor& states, int64_t first) const {
+  return output_.logits(after_layers(states).slice(0, first));
+}
+
+// The output begins as the target's behind the least-squares map from the states after the own layers to the target's
+// last ones, which a tuned lens (Belrose et al., 2023) learns.
+void Shallow::begin(const std::function<Captured(size_t)>& example, size_t n) {
+  if (options_.random) return;
+  const torch::NoGradGuard frozen;
+  LeastSquares fit;
+  for (size_t i = 0; i < std::min<size_t>(n, 48); ++i) {
+    const Captured captured = example(i);
+    const auto x = after_layers(states_of(captured, options_.input, shape_.d_model)),
+               y = last_states_of(captured, shape_.d_model);
+    if (x.size(0) > kFitSkips)
+      fit.add(rms_norm(x.slice(0, kFitSkips), shape_.epsilon), rms_norm(y.slice(0, kFitSkips), shape_.epsilon));
+  }
+  if (!fit.empty()) output_.begin_behind(fit.solve());
 }
 
 LossFigures Shallow::accumulate(const Captured& example, uint64_t, double weight) {

@@ -22,6 +22,7 @@ class Shallow : public Trainee {
   nlohmann::json settings() const override;
   const std::vector<Token>& vocabulary() const override { return output_.tokens(); }
   std::vector<int32_t> taps() const override { return {options_.input, n_layers_}; }
+  void begin(const std::function<Captured(size_t)>& example, size_t n) override;
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
   void evaluate(const Captured& example) override;
   nlohmann::json summary() override;
@@ -31,6 +32,8 @@ class Shallow : public Trainee {
   torch::Tensor forward(const torch::Tensor& states, int64_t first) const;
 
  private:
+  torch::Tensor after_layers(const torch::Tensor& states) const;  // [tokens, d]
+
   ShallowOptions options_;
   int32_t n_layers_;
   LayerShape shape_;

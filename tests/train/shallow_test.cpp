@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "train/heads.h"
+#include "train/states.h"
 
 namespace sluice::test {
 namespace {
@@ -53,6 +54,31 @@ TEST(Shallow, AnExitWithoutLayersLearnsAMatrix) {
   const auto summary = exit.summary();
   EXPECT_GE(summary["equivalent_acceptance_length"].get<double>(), 1.0);
   EXPECT_NEAR(summary["kl"].get<double>(), loss.sum / 20, 1e-4);
+}
+
+TEST(Shallow, TheOutputBeginsBehindAFittedMapToTheTargetsLastStates) {
+  const torch::NoGradGuard frozen;
+  const auto& opened = six_layers();
+  const auto& h = opened.model.hparams();
+  const auto made = make_up(h, 400, 4);
+  auto& last = made->captured.states.back();
+  const auto& early = made->captured.states[2];
+  std::reverse_copy(early.begin(), early.end(), last.begin());  // so the rows too are turned round …
+  for (int64_t t = 0; t < 200; ++t)
+    std::swap_ranges(last.begin() + t * h.d_model, last.begin() + (t + 1) * h.d_model,
+                     last.end() - (t + 1) * h.d_model);  // … and back: now each row's columns are
+  const auto target = tensors_of(opened);
+  const auto hidden = last_states_of(made->captured, h.d_model), input = states_of(made->captured, 2, h.d_model);
+  const auto right = [&](Shallow& exit) {
+    Parameters unused;
+    const Output output(unused, layer_shape(h), target, {});
+    const auto same = exit.forward(input, 0).argmax(-1).eq(output.target_logits(hidden).argmax(-1));
+    return same.to(torch::kFloat).mean().item<double>();
+  };
+  Shallow exit(h, target, {.input = 2, .stages = 3}, {});
+  EXPECT_LT(right(exit), 0.2);
+  exit.begin([&](size_t) { return made->captured; }, 1);
+  EXPECT_GT(right(exit), 0.9);
 }
 
 }  // namespace
