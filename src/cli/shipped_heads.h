@@ -9,9 +9,6 @@
 
 namespace sluice {
 
-// Where they lie: `heads` beside the folder of the program.
-std::string shipped_heads_folder();
-
 // The first file of `folder`, by name, that holds a head for exactly this model which `fits`. Files that are no heads
 // are passed over.
 std::optional<std::string> find_head(const std::string& folder, const ModelFile& model,
