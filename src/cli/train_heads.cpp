@@ -64,9 +64,18 @@ void add_train_options(CLI::App& command, HeadOptions& options) {
   command.add_option("--held-out", train.held_out, "Held-out conversations of an evaluation")
       ->capture_default_str()
       ->check(whole_number(0));
-  command.add_option("--type", train.type, "Of the exported matrices; q5_0 is a third of f16, q4_0 a little less")
+  std::vector<std::string> types;
+  for (const auto& [name, type] : kMatrixTypes) types.push_back(name);
+  command
+      .add_option(
+          "--type", train.type,
+          "Of the exported matrices; q5_0 is a third of f16; iq4_nl and q4_0 are a little less, iq4_nl the better")
       ->capture_default_str()
-      ->check(one_of({"f16", "q8_0", "q5_0", "q4_0"}));
+      ->check(one_of(types));
+  command
+      .add_option("--output-type", train.output_type,
+                  "Of the output matrix, which bears coarse steps worst (default: as --type)")
+      ->check(one_of(types));
   command.add_option("--dtype", train.dtype, "Of the products while training; bf16 pays where the processor has it")
       ->capture_default_str()
       ->check(one_of({"f32", "bf16"}));

@@ -155,7 +155,8 @@ LossFigures Eagle3::accumulate(const Captured& example, uint64_t, double weight)
   return {sum.item<double>(), n - 1 - first};
 }
 
-// The fused features begin as the least-squares guess of what the target's last layer takes at the next token.
+// The fused features begin as the least-squares guess of what the target's last layer takes at the same token. Fitted to
+// what it takes at the next one, whose successor is wanted, they know less: more guesses are right at first, fewer soon.
 void Eagle3::begin(const std::function<Captured(size_t)>& example, size_t n) {
   if (options_.init == "random" || !options_.norm_before_fc) return;
   const torch::NoGradGuard frozen;
@@ -196,7 +197,7 @@ nlohmann::json Eagle3::summary() {
   return summary;
 }
 
-Status Eagle3::write(GgufWriter& file, ggml_type type) const {
+Status Eagle3::write(GgufWriter& file, const MatrixTypes& types) const {
   const std::string key = "eagle3.";
   file.set("general.architecture", "eagle3");
   file.set(key + "block_count", uint32_t{1});
@@ -218,7 +219,7 @@ Status Eagle3::write(GgufWriter& file, ggml_type type) const {
   SLUICE_TRY_STATUS(file.copy_metadata(model_path_, "tokenizer."));
   if (!output_.tokens().empty())
     file.add("d2t", std::vector<int64_t>(output_.tokens().begin(), output_.tokens().end()));
-  parameters_.write(file, type);
+  parameters_.write(file, types);
   return {};
 }
 

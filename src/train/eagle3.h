@@ -22,7 +22,7 @@ class Eagle3 : public Trainee {
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
   void evaluate(const Captured& example) override;
   nlohmann::json summary() override;
-  Status write(GgufWriter& file, ggml_type type) const override;
+  Status write(GgufWriter& file, const MatrixTypes& types) const override;
 
   // Step j of the training-time test: a row at position P takes token P + 1 + j and the state that step j - 1 gave for
   // P, at j = 0 the target's features, fused; it sees the rows of step 0 up to P and its own earlier steps, and guesses

@@ -17,21 +17,22 @@ void fit_features(const std::vector<std::pair<torch::Tensor, torch::Tensor>>& da
                   torch::Tensor norm, torch::Tensor fc) {
   const torch::NoGradGuard frozen;
   const int64_t d = shape.d_model;
-  std::vector<std::pair<torch::Tensor, torch::Tensor>> pairs;  // features of a token, state of the next one
-  for (const auto& [features, states] : data)
-    if (const int64_t n = features.size(0); n > kFitSkips + 1)
-      pairs.emplace_back(features.slice(0, kFitSkips, n - 1), states.slice(0, kFitSkips + 1, n));
   auto sizes = torch::zeros({3});
   double scale = 0, rows = 0;
-  for (const auto& [x, y] : pairs) {
-    sizes += rms_norm(x, shape.epsilon).view({-1, 3, d}).pow(2).mean(-1).sqrt().sum(0);
+  for (const auto& [all_x, all_y] : data) {
+    if (all_x.size(0) <= kFitSkips) continue;
+    const auto x = rms_norm(all_x.slice(0, kFitSkips), shape.epsilon), y = all_y.slice(0, kFitSkips);
+    sizes += x.view({-1, 3, d}).pow(2).mean(-1).sqrt().sum(0);
     scale += y.pow(2).mean(-1).sqrt().sum().item<double>();
     rows += static_cast<double>(y.size(0));
   }
   if (rows == 0) return;
   norm.copy_((rows / sizes).unsqueeze(1).expand({3, d}).reshape({3 * d}));
   LeastSquares fit;
-  for (const auto& [x, y] : pairs) fit.add(rms_norm(x, norm, shape.epsilon), rms_norm(y, shape.epsilon));
+  for (const auto& [all_x, all_y] : data)
+    if (all_x.size(0) > kFitSkips)
+      fit.add(rms_norm(all_x.slice(0, kFitSkips), norm, shape.epsilon),
+              rms_norm(all_y.slice(0, kFitSkips), shape.epsilon));
   fc.copy_(fit.solve() * (scale / rows));
 }
 

@@ -24,8 +24,7 @@ class LeastSquares {
 inline constexpr int64_t kFitSkips = 4;
 
 // For features [tokens, 3 d] and the states [tokens, d] that a layer of the target takes: sets `norm` [3 d] so that the
-// three layers weigh alike, and `fc` [d, 3 d] to the map from a token's normed features to the state of the token after
-// it, at its usual size: a head's row has the features of the token before the newest, whose successor it guesses.
+// three layers weigh alike, and `fc` [d, 3 d] to the map from the normed features to the states, at their usual size.
 void fit_features(const std::vector<std::pair<torch::Tensor, torch::Tensor>>& data, const LayerShape& shape,
                   torch::Tensor norm, torch::Tensor fc);
 

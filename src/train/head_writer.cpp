@@ -33,9 +33,9 @@ Result<GgufWriter> head_file(const ModelFile& model) {
 
 }  // namespace
 
-Status write_head(const Trainee& trainee, const ModelFile& target, ggml_type type, const std::string& path) {
+Status write_head(const Trainee& trainee, const ModelFile& target, const MatrixTypes& types, const std::string& path) {
   SLUICE_TRY(auto file, head_file(target));
-  SLUICE_TRY_STATUS(trainee.write(file, type));
+  SLUICE_TRY_STATUS(trainee.write(file, types));
   return file.write(path);
 }
 

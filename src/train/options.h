@@ -1,7 +1,10 @@
 // What can be chosen of each kind of head, and of the training itself. No libtorch here.
 #pragma once
 
+#include <ggml.h>
+
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -76,7 +79,12 @@ struct TrainOptions {
   uint64_t seed = 0;
   int32_t threads = 0;
   bool overlap = true;       // capture the next example while training on this one
-  std::string type = "f16";  // of the exported matrices: f16, q8_0, q5_0 or q4_0
+  std::string type = "f16";  // of the exported matrices, by their names in kMatrixTypes
+  std::string output_type;   // of the output matrix; empty: type
 };
+
+inline const std::map<std::string, ggml_type> kMatrixTypes = {{"f16", GGML_TYPE_F16},   {"q8_0", GGML_TYPE_Q8_0},
+                                                              {"q5_1", GGML_TYPE_Q5_1}, {"q5_0", GGML_TYPE_Q5_0},
+                                                              {"q4_0", GGML_TYPE_Q4_0}, {"iq4_nl", GGML_TYPE_IQ4_NL}};
 
 }  // namespace sluice

@@ -211,7 +211,7 @@ nlohmann::json PEagle::summary() {
   return summary;
 }
 
-Status PEagle::write(GgufWriter& file, ggml_type type) const {
+Status PEagle::write(GgufWriter& file, const MatrixTypes& types) const {
   file.set("sluice-head.kind", "p-eagle");
   file.set("sluice-head.block_count", static_cast<uint32_t>(options_.layers));
   file.set("sluice-head.p-eagle.taps", options_.taps);
@@ -219,7 +219,7 @@ Status PEagle::write(GgufWriter& file, ggml_type type) const {
   file.set("sluice-head.draft_vocab", static_cast<uint32_t>(output_.tokens().size()));
   if (!options_.train_embedding) file.set("sluice-head.borrows", std::vector<std::string>{"token_embd.weight"});
   if (!output_.tokens().empty()) file.add("d2t", std::span<const int32_t>(output_.tokens()));
-  parameters_.write(file, type);
+  parameters_.write(file, types);
   return {};
 }
 

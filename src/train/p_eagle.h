@@ -23,7 +23,7 @@ class PEagle : public Trainee {
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
   void evaluate(const Captured& example) override;
   nlohmann::json summary() override;
-  Status write(GgufWriter& file, ggml_type type) const override;
+  Status write(GgufWriter& file, const MatrixTypes& types) const override;
 
   torch::Tensor features(const Captured& example) const;  // [tokens, 3 d]
   // States after the last layer of the segment's own rows. [own, d]

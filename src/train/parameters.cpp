@@ -19,11 +19,13 @@ int64_t Parameters::count() const {
   return n;
 }
 
-void Parameters::write(GgufWriter& file, ggml_type type) const {
+void Parameters::write(GgufWriter& file, const MatrixTypes& types) const {
   for (const Entry& entry : entries_) {
     const auto shape = entry.values.sizes();
     file.add(entry.name, std::vector<int64_t>(shape.begin(), shape.end()), to_floats(entry.values),
-             shape.size() == 1 ? GGML_TYPE_F32 : type);
+             shape.size() == 1               ? GGML_TYPE_F32
+             : entry.name == "output.weight" ? types.output
+                                             : types.all);
   }
 }
 

@@ -11,6 +11,12 @@
 
 namespace sluice {
 
+// Of what is exported. The output matrix bears coarse steps worst, as in llama.cpp's mixtures.
+struct MatrixTypes {
+  ggml_type all = GGML_TYPE_F16;
+  ggml_type output = all;  // of output.weight
+};
+
 class Parameters {
  public:
   // Takes the values as a leaf that gathers gradients.
@@ -25,8 +31,8 @@ class Parameters {
   const std::vector<Entry>& all() const { return entries_; }
   int64_t count() const;  // of values
 
-  // Vectors as F32, matrices as `type`.
-  void write(GgufWriter& file, ggml_type type) const;
+  // Vectors as F32, matrices as the types say.
+  void write(GgufWriter& file, const MatrixTypes& types) const;
 
  private:
   std::vector<Entry> entries_;

@@ -108,7 +108,7 @@ nlohmann::json Shallow::summary() {
   return summary;
 }
 
-Status Shallow::write(GgufWriter& file, ggml_type type) const {
+Status Shallow::write(GgufWriter& file, const MatrixTypes& types) const {
   file.set("sluice-head.kind", options_.draft ? "draft" : "exit");
   file.set("sluice-head.block_count", static_cast<uint32_t>(options_.layers.size()));
   file.set("sluice-head.draft_vocab", static_cast<uint32_t>(output_.tokens().size()));
@@ -119,7 +119,7 @@ Status Shallow::write(GgufWriter& file, ggml_type type) const {
     file.set("sluice-head.exit.layer", static_cast<uint32_t>(options_.input));
   }
   if (!output_.tokens().empty()) file.add("d2t", std::span<const int32_t>(output_.tokens()));
-  parameters_.write(file, type);
+  parameters_.write(file, types);
   return {};
 }
 

@@ -26,7 +26,7 @@ class Shallow : public Trainee {
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
   void evaluate(const Captured& example) override;
   nlohmann::json summary() override;
-  Status write(GgufWriter& file, ggml_type type) const override;
+  Status write(GgufWriter& file, const MatrixTypes& types) const override;
 
   // states: [tokens, d], of the input layer. Logits of the tokens after positions first … tokens - 1.
   torch::Tensor forward(const torch::Tensor& states, int64_t first) const;

@@ -258,7 +258,7 @@ nlohmann::json Spd::summary() {
   return summary;
 }
 
-Status Spd::write(GgufWriter& file, ggml_type type) const {
+Status Spd::write(GgufWriter& file, const MatrixTypes& types) const {
   std::vector<int32_t> flat, sizes;
   for (const auto& of_depth : taps_) {
     sizes.push_back(static_cast<int32_t>(of_depth.size()));
@@ -276,7 +276,7 @@ Status Spd::write(GgufWriter& file, ggml_type type) const {
   file.set("sluice-head.spd.shared_fc", options_.shared_fc);
   file.set("sluice-head.draft_vocab", static_cast<uint32_t>(output_.tokens().size()));
   if (!output_.tokens().empty()) file.add("d2t", std::span<const int32_t>(output_.tokens()));
-  parameters_.write(file, type);
+  parameters_.write(file, types);
   return {};
 }
 

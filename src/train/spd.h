@@ -31,7 +31,7 @@ class Spd : public Trainee {
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
   void evaluate(const Captured& example) override;
   nlohmann::json summary() override;
-  Status write(GgufWriter& file, ggml_type type) const override;
+  Status write(GgufWriter& file, const MatrixTypes& types) const override;
 
   using States = std::map<int32_t, torch::Tensor>;  // by layer: [tokens, d], normed if options.feature_norm
   States states(const Captured& example) const;

@@ -34,13 +34,9 @@ Result<std::vector<Token>> draft_vocabulary(const ModelFile& model, const Corpus
   return choose_draft_vocabulary(corpus.train, n_vocab, size, kept);
 }
 
-ggml_type type_of(const TrainOptions& options) {
-  const std::pair<const char*, ggml_type> types[] = {
-      {"f16", GGML_TYPE_F16}, {"q8_0", GGML_TYPE_Q8_0}, {"q5_0", GGML_TYPE_Q5_0}, {"q4_0", GGML_TYPE_Q4_0}};
-  for (const auto& [name, type] : types)
-    if (options.type == name) return type;
-  SLUICE_CHECK(false, "a type that the command line lets through");
-  return GGML_TYPE_COUNT;
+MatrixTypes types_of(const TrainOptions& options) {
+  const ggml_type all = kMatrixTypes.at(options.type);
+  return {all, options.output_type.empty() ? all : kMatrixTypes.at(options.output_type)};
 }
 
 // Every step needs tensors like those of the step before. Left to itself, malloc hands large ones back to the kernel,
@@ -68,7 +64,7 @@ Result<TrainFigures> run(const ModelFile& model, const TrainOptions& options, co
   auto trainee = make(target, std::move(vocabulary));
   const auto path = (std::filesystem::path(options.out) / "head.gguf").string();
   return train(*trainee, model, corpus, options, hooks,
-               [&] { return write_head(*trainee, model, type_of(options), path); });
+               [&] { return write_head(*trainee, model, types_of(options), path); });
 }
 
 }  // namespace

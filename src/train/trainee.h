@@ -42,7 +42,7 @@ class Trainee {
   virtual nlohmann::json summary() = 0;  // and begins anew
 
   // The file that the engine loads.
-  virtual Status write(GgufWriter& file, ggml_type type) const = 0;
+  virtual Status write(GgufWriter& file, const MatrixTypes& types) const = 0;
 };
 
 }  // namespace sluice

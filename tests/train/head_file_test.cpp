@@ -61,7 +61,9 @@ class TrainedHead : public testing::Test {
       const auto at = checkpoint->tensors.find(tensor.name);
       ASSERT_NE(at, checkpoint->tensors.end()) << tensor.name;
       const auto& [shape, values] = at->second;
-      const ggml_type type = shape.size() == 1 ? GGML_TYPE_F32 : kTypes.at(options.type);
+      const bool other = tensor.name == "output.weight" && !options.output_type.empty();
+      const ggml_type type =
+          shape.size() == 1 ? GGML_TYPE_F32 : kMatrixTypes.at(other ? options.output_type : options.type);
       ASSERT_EQ(tensor.type, type) << tensor.name;
       ASSERT_EQ(tensor.ne[0] * tensor.ne[1], static_cast<int64_t>(values.size())) << tensor.name;
       std::vector<std::byte> bytes(tensor.row_bytes * static_cast<size_t>(tensor.ne[1]));
@@ -84,8 +86,6 @@ class TrainedHead : public testing::Test {
     EXPECT_EQ(static_cast<bool>(weights.token_embedding), kind != HeadKind::kExit);
   }
 
-  static inline const std::map<std::string, ggml_type> kTypes = {
-      {"f16", GGML_TYPE_F16}, {"q8_0", GGML_TYPE_Q8_0}, {"q5_0", GGML_TYPE_Q5_0}, {"q4_0", GGML_TYPE_Q4_0}};
   const ModelFile& model_ = six_layers().model;
   TrainHooks hooks_{.interrupted = [] { return false; }, .progress = [](double, const std::string&) {}};
 };
@@ -110,6 +110,13 @@ TEST_F(TrainedHead, OfEveryKindOpens) {
     expect_opens(draft, HeadKind::kDraft);
     EXPECT_TRUE(ModelFile::open_draft(draft.out + "/head.gguf", model_));
   }
+}
+
+TEST_F(TrainedHead, OutputMatrixMayHaveAnotherType) {
+  auto spd = options("spd-mixed", "iq4_nl");
+  spd.output_type = "q5_1";
+  ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = "last"}, spd, hooks_));
+  expect_opens(spd, HeadKind::kSpd);
 }
 
 TEST_F(TrainedHead, SmallTypesStayCloseToWhatWasTrained) {

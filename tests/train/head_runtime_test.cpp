@@ -20,7 +20,7 @@ constexpr double kClose = 2e-5;  // of a probability
 // Its matrices become what their f16 copies in the file say.
 HeadFile written(Trainee& trainee, const Opened& target, const std::string& name) {
   const std::string path = temp_path(name + ".gguf");
-  EXPECT_TRUE(write_head(trainee, target.model, GGML_TYPE_F16, path).has_value());
+  EXPECT_TRUE(write_head(trainee, target.model, {GGML_TYPE_F16}, path).has_value());
   for (const auto& [parameter, tensor] : trainee.parameters().all())
     if (tensor.dim() == 2) tensor.copy_(tensor.to(torch::kHalf));
   auto opened = HeadFile::open(path, target.model);

@@ -187,7 +187,7 @@ TEST_F(Trainer, WithoutSpaceTheOldCheckpointStays) {
 TEST_F(Trainer, TheExportedFileHoldsWhatWasTrained) {
   const auto spd = head();
   GgufWriter file;
-  ASSERT_TRUE(spd->write(file, GGML_TYPE_F32));
+  ASSERT_TRUE(spd->write(file, {GGML_TYPE_F32}));
   const std::string path = temp_path("spd-head.gguf");
   ASSERT_TRUE(file.write(path));
   const auto contents = read_gguf(path);
@@ -205,7 +205,7 @@ TEST_F(Trainer, BeginsWithAnExportedHead) {
   const auto first = head();
   ASSERT_TRUE(run(*first));
   const std::string path = temp_path("from.gguf");
-  ASSERT_TRUE(write_head(*first, opened_.model, GGML_TYPE_F32, path));
+  ASSERT_TRUE(write_head(*first, opened_.model, {GGML_TYPE_F32}, path));
   const json last = log().back()["evaluation"];
 
   fresh("from-second");
@@ -230,7 +230,7 @@ TEST_F(Trainer, ALongerVocabularyBeginsWithTheRowsOfTheShorter) {
   const auto first = head_of(few);
   ASSERT_TRUE(run(*first));
   const std::string path = temp_path("few.gguf");
-  ASSERT_TRUE(write_head(*first, opened_.model, GGML_TYPE_F32, path));
+  ASSERT_TRUE(write_head(*first, opened_.model, {GGML_TYPE_F32}, path));
   const auto second = head_of(more);
   const auto fresh_row = second->parameters()["output.weight"][2].clone();
   ASSERT_TRUE(load_weights(path, second->parameters(), few, more));
