@@ -57,16 +57,19 @@ Status HeadLayers::prepare(int32_t n_cells) {
   return {};
 }
 
-void HeadLayers::product(const Linear& weight, const float* x, size_t n, float* y, bool add) {
+void HeadLayers::products(std::initializer_list<Product> wanted, const float* x, size_t n, bool add) {
   FormatSet formats;
-  formats.add(weight.format());
-  const auto n_in = static_cast<size_t>(weight.n_in()), n_out = static_cast<size_t>(weight.n_out());
+  for (const Product& one : wanted) formats.add(one.weight->format());
+  const auto n_in = static_cast<size_t>(wanted.begin()->weight->n_in());
   for (size_t first = 0; first < n; first += kRows) {
     const size_t rows = std::min(n - first, kRows);
     for (size_t i = 0; i < rows; ++i) input_.store(formats, static_cast<int64_t>(i), {x + (first + i) * n_in, n_in});
     team_.run([&](int thread) {
-      weight.multiply(input_, static_cast<int64_t>(rows), part_of(weight.n_out(), Linear::kGrain, thread, team_.size()),
-                      {y + first * n_out, weight.n_out(), add});
+      for (const auto& [weight, y] : wanted) {
+        const int64_t n_out = weight->n_out();
+        weight->multiply(input_, static_cast<int64_t>(rows), part_of(n_out, Linear::kGrain, thread, team_.size()),
+                         {y + first * static_cast<size_t>(n_out), n_out, add});
+      }
     });
   }
 }
@@ -90,8 +93,7 @@ void HeadLayers::keep(size_t layer, std::span<const HeadRow> rows, const float* 
   const auto width = static_cast<size_t>(shape_.kv_width());
   k_.resize(rows.size() * width);
   v_.resize(rows.size() * width);
-  product(l.k, inputs, rows.size(), k_.data());
-  product(l.v, inputs, rows.size(), v_.data());
+  products({{&l.k, k_.data()}, {&l.v, v_.data()}}, inputs, rows.size());
   turn(rows, shape_.n_kv_heads, k_.data());
   for (size_t i = 0; i < rows.size(); ++i) l.kv.write(rows[i].cell, &k_[i * width], &v_[i * width]);
 }
@@ -119,8 +121,7 @@ void HeadLayers::advance(size_t layer, std::span<const HeadRow> rows, const floa
   gate_.resize(n * d_ff);
   up_.resize(n * d_ff);
   normalise(x, n, d_, l.ffn_norm, normed_.data());
-  product(l.gate, normed_.data(), n, gate_.data());
-  product(l.up, normed_.data(), n, up_.data());
+  products({{&l.gate, gate_.data()}, {&l.up, up_.data()}}, normed_.data(), n);
   kernels_.silu_times(gate_.data(), up_.data(), static_cast<int64_t>(n * d_ff));
   product(l.down, gate_.data(), n, x, /*add=*/true);
 }

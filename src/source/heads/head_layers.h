@@ -1,6 +1,7 @@
 // Decoder layers over rows whose inputs a head chooses: what all kinds of heads compute with.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,7 +36,9 @@ class HeadLayers {
   size_t d_model() const { return d_; }
 
   // y (+)= x W^T. x: [n, n_in], y: [n, n_out].
-  void product(const Linear& weight, const float* x, size_t n, float* y, bool add = false);
+  void product(const Linear& weight, const float* x, size_t n, float* y, bool add = false) {
+    products({{&weight, y}}, x, n, add);
+  }
   // Each row of x over its root mean square, times `weight` if there is one. x, y: [n, width]; may be the same.
   void normalise(const float* x, size_t n, size_t width, std::span<const float> weight, float* y) const;
   void normalise_for(size_t layer, const float* x, size_t n, float* y) const {
@@ -54,6 +57,12 @@ class HeadLayers {
  private:
   HeadLayers(const HeadFile& file, HeadWeights weights, int32_t n_cells, int32_t threads);
   Status prepare(int32_t n_cells);
+  struct Product {
+    const Linear* weight;
+    float* y;
+  };
+  // Several of the same x, which is read and shared among the threads once.
+  void products(std::initializer_list<Product> wanted, const float* x, size_t n, bool add = false);
   void turn(std::span<const HeadRow> rows, int32_t n_heads, float* values);
 
   static constexpr size_t kRows = 64;  // that share a pass over a matrix
