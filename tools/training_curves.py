@@ -56,11 +56,13 @@ def smooth(points):
     for i, (tokens, loss) in enumerate(points):
         total += loss - (points[i - SMOOTH][1] if i >= SMOOTH else 0.0)
         mean.append((tokens, total / min(i + 1, SMOOTH)))
-    return mean
+    return mean[::SMOOTH // 2]
 
 
 def draw(runs):
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.6))
+    columns = min(4, len(runs))
+    legend = 0.1 + 0.22 * -(-len(runs) // columns)  # inches
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2 + legend))
     titles = ("speed-up S, greedy", "min(p, q) summed, temperature 1", f"loss, mean of {SMOOTH} steps")
     for axis, title in zip(axes, titles):
         axis.set_title(title)
@@ -76,8 +78,8 @@ def draw(runs):
                       marker=marker, markersize=4, label=run.label())
     for axis in axes[:2]:
         axis.set_ylim(bottom=1 if axis is axes[0] else 0)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncol=min(4, len(runs)))
-    figure.tight_layout(rect=(0, 0.1, 1, 1))
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncol=columns)
+    figure.tight_layout(rect=(0, legend / (3.2 + legend), 1, 1))
     return figure
 
 
