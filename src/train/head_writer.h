@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// Matrices become `type`. The file appears whole or not at all. Errors name it.
+// The file appears whole or not at all. Errors name it.
 Status write_head(const Trainee& trainee, const ModelFile& target, const MatrixTypes& types, const std::string& path);
 
 }  // namespace sluice
