@@ -276,8 +276,12 @@ def by_chain(study, title, xlabel, lines):
     for axis, task in zip(axes, study.tasks):
         axis.axhline(1, color="#999999", linestyle=":")
         for points, key, kind in lines:
-            if points:
-                line(axis, [(point.settings[key], point.speedup(task)) for point in points], kind)
+            at = [(point.settings[key], point.speedup(task)) for point in points]
+            counted = [(x, y) for x, y in at if x != "auto"]
+            if counted:
+                line(axis, counted, kind)
+            for speedup in (y for x, y in at if x == "auto"):  # which stands over no number
+                axis.axhline(speedup, color=kind["color"], linestyle=":", label=kind["label"] + ", lookahead auto")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     from_zero(axes)
     finish(figure, study, legend_below(figure, axes[0]), [point for points, _, _ in lines for point in points])

@@ -100,7 +100,7 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
       {"draft_p_min", options.draft_p_min},
       {"budget", options.budget},
       {"fallback", options.fallback},
-      {"lookahead", options.lookahead},
+      {"lookahead", options.lookahead == kWaitForDoubt ? json("auto") : json(options.lookahead)},
       {"levels", options.levels},
       {"replacement", options.replacement},
       {"saguaro", options.saguaro > 0 ? json(options.saguaro) : json("auto")},

@@ -95,9 +95,12 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
           "4 requests at a time, n-grams for more")
       ->capture_default_str()
       ->check(one_of({"draft", "ngram", "auto"}));
-  command.add_option("--lookahead", options.lookahead, "Tokens that a verifier of pipespec waits for")
+  command
+      .add_option("--lookahead", options.lookahead,
+                  "Tokens that a verifier of pipespec waits for; auto: it waits while those that are there are as good "
+                  "as certain")
       ->capture_default_str()
-      ->check(whole_number(0, 64));
+      ->transform(whole_number_or_auto(0, 64, kWaitForDoubt));
   command.add_option("--executor", options.executor, "threads: a thread a stage; virtual: on a simulated clock")
       ->capture_default_str()
       ->check(one_of({"threads", "virtual"}));

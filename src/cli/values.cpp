@@ -36,6 +36,20 @@ CLI::Validator whole_number(int64_t low, int64_t high) {
       range);
 }
 
+CLI::Validator whole_number_or_auto(int64_t low, int64_t high, int64_t instead) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        if (text == "auto") {
+          text = std::to_string(instead);
+          return std::string();
+        }
+        const auto value = parsed<int64_t>(text);
+        if (value && *value >= low && *value <= high) return std::string();
+        return fmt::format("must be auto or a whole number, {} to {}, not '{}'", low, high, text);
+      },
+      fmt::format("{{auto,{} to {}}}", low, high));
+}
+
 CLI::Validator seed_number() {
   return CLI::Validator(
       [](const std::string& text) {

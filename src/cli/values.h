@@ -13,6 +13,8 @@ namespace sluice {
 CLI::Validator whole_number(int64_t low, int64_t high = std::numeric_limits<int32_t>::max());
 // The same, up to 2^64 - 1.
 CLI::Validator seed_number();
+// The same as whole_number(), or "auto", which becomes `instead`; for transform().
+CLI::Validator whole_number_or_auto(int64_t low, int64_t high, int64_t instead);
 // A finite number within [low, high]; `above` excludes low itself.
 CLI::Validator number(double low, double high, bool above = false);
 // A share from a thousandth to all, or "auto", which becomes 0; for transform().

@@ -57,6 +57,9 @@ struct Proposal {
 // for many.
 enum class Fallback : uint8_t { kDraft, kNgram, kAuto };
 
+// A lookahead: a verifier waits while it would most likely agree with all that is there.
+inline constexpr int32_t kWaitForDoubt = -1;
+
 struct MethodOptions {
   int32_t width = 16;      // w: nodes a level, or rows a step
   int32_t levels = 1;      // of the tree that enter in a step
@@ -67,7 +70,7 @@ struct MethodOptions {
   double draft_p_min = 0;  // a chain ends behind a path less likely than this
   int32_t budget = 24;     // B: outcomes of a verification that are drafted for
   Fallback fallback = Fallback::kAuto;
-  int32_t lookahead = 0;  // tokens that a verifier waits for
+  int32_t lookahead = 0;  // tokens that a verifier of pipespec waits for, or kWaitForDoubt
   // Of a static tree: children of a node, by level. With tree_nodes > 0 the best tree of so many nodes instead.
   std::vector<int32_t> branching = {1, 1, 3, 1, 1, 1, 1, 1};
   int32_t tree_nodes = 0;

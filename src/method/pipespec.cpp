@@ -1,6 +1,8 @@
 #include "method/pipespec.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace sluice {
 
@@ -32,10 +34,10 @@ void PipeSpec::advance(TokenTree& tree, int32_t last_position) {
 bool PipeSpec::step(TokenTree& tree, size_t stage, int32_t last_position) {
   const NodeId end = tip(tree, stage);
   const auto choice = choices_[stage].find(end);
-  if (choice == choices_[stage].end() || choice->second == kNoToken) return false;
+  if (choice == choices_[stage].end() || choice->second.token == kNoToken) return false;
   if (tree.node(end).position >= last_position || cascade_.output(stage).size() >= kFurthest) return false;
-  const auto known = tree.child(end, choice->second);
-  const NodeId next = known ? *known : tree.append(end, choice->second, 1.0f);
+  const auto known = tree.child(end, choice->second.token);
+  const NodeId next = known ? *known : tree.append(end, choice->second.token, 1.0f);
   cascade_.worked(stage, {&next, 1});
   return true;
 }
@@ -47,6 +49,20 @@ bool PipeSpec::goes_on(const Speculation& speculation, size_t stage) const {
          !choices_[stage].contains(end);
 }
 
+// Whether it is time to verify what the stage has put out after the node `end`. A pass cannot be stopped: one that
+// begins before there is a doubt finds most likely nothing to correct, and what is doubted next waits until it is over.
+bool PipeSpec::suffices(const Speculation& speculation, NodeId end, std::span<const NodeId> drafts,
+                        size_t stage) const {
+  if (!goes_on(speculation, stage)) return true;
+  if (lookahead_ != kWaitForDoubt) return std::ssize(drafts) >= lookahead_;
+  double all_right = 1.0;
+  for (const NodeId node : drafts) {
+    const auto choice = choices_[stage].find(std::exchange(end, node));
+    all_right *= choice == choices_[stage].end() ? 0.0 : choice->second.probability;
+  }
+  return all_right < kCertain;
+}
+
 void PipeSpec::begin(const Speculation& speculation) {
   if (!choices_.empty()) return;
   choices_.resize(speculation.n_sources);
@@ -56,7 +72,7 @@ void PipeSpec::begin(const Speculation& speculation) {
 void PipeSpec::drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates,
                        std::shared_ptr<const Draws>) {
   begin(speculation);
-  choices_[source][node] = candidates.empty() ? kNoToken : candidates.front().token;
+  choices_[source][node] = candidates.empty() ? Candidate{kNoToken, 0.0f} : candidates.front();
 }
 
 Proposal PipeSpec::propose(Speculation& speculation, const Idle& idle) {
@@ -69,7 +85,7 @@ Proposal PipeSpec::propose(Speculation& speculation, const Idle& idle) {
   for (size_t stage = 0; stage < cascade_.stages(); ++stage) {
     const auto drafts = cascade_.drafts(stage);
     if (!idle.source(stage) || !goes_on(speculation, stage)) continue;
-    if (stage > 0 && drafts.size() < lookahead_ && goes_on(speculation, stage - 1)) continue;
+    if (stage > 0 && !suffices(speculation, tip(tree, stage), drafts, stage - 1)) continue;
     std::vector<NodeId> nodes = {tip(tree, stage)};
     nodes.insert(nodes.end(), drafts.begin(), drafts.end());
     for (const NodeId node : nodes)
@@ -79,7 +95,7 @@ Proposal PipeSpec::propose(Speculation& speculation, const Idle& idle) {
   const size_t largest = cascade_.stages() - 1;
   const auto produced = cascade_.output(largest);
   if (!idle.first_stage || speculation.target.entered(tree.root().id)) return proposal;
-  if (produced.size() < lookahead_ && goes_on(speculation, largest)) return proposal;
+  if (!suffices(speculation, tree.root().id, produced, largest)) return proposal;
   proposal.enter.push_back(tree.root().id);
   proposal.enter.insert(proposal.enter.end(), produced.begin(), produced.end());
   return proposal;

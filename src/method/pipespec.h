@@ -16,7 +16,7 @@ namespace sluice {
 // target takes the path of the largest draft model whenever it is free.
 class PipeSpec final : public Method {
  public:
-  explicit PipeSpec(const MethodOptions& options) : lookahead_(static_cast<size_t>(options.lookahead)) {}
+  explicit PipeSpec(const MethodOptions& options) : lookahead_(options.lookahead) {}
   std::string_view name() const override { return "pipespec"; }
   bool speculates() const override { return true; }
   bool fills_pipeline() const override { return false; }
@@ -28,18 +28,21 @@ class PipeSpec final : public Method {
  private:
   // Nobody runs further ahead of the target than this.
   static constexpr size_t kFurthest = 64;
+  // kWaitForDoubt: a path less likely than this is doubtful.
+  static constexpr double kCertain = 0.9;
 
   void begin(const Speculation& speculation);
   void settle(const TokenTree& tree);
   void advance(TokenTree& tree, int32_t last_position);
   bool step(TokenTree& tree, size_t stage, int32_t last_position);
   bool goes_on(const Speculation& speculation, size_t stage) const;
+  bool suffices(const Speculation& speculation, NodeId end, std::span<const NodeId> drafts, size_t stage) const;
   NodeId tip(const TokenTree& tree, size_t stage) const;
 
-  size_t lookahead_;  // tokens that a verifier waits for
+  int32_t lookahead_;  // tokens that a verifier waits for, or kWaitForDoubt
   Cascade<NodeId> cascade_;
   NodeId root_;
-  std::vector<std::unordered_map<NodeId, Token>> choices_;  // by stage: its own token after a node
+  std::vector<std::unordered_map<NodeId, Candidate>> choices_;  // by stage: its own token after a node
 };
 
 }  // namespace sluice

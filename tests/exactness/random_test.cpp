@@ -75,7 +75,7 @@ RequestSpec random_request(Dice& dice, int32_t n_vocab, bool drafts, const HeadF
                          .draft_rows = dice.pick({1, 4, 16}),
                          .draft_p_min = dice.pick({0.0, 0.0, 0.3}),
                          .budget = dice.pick({1, 8, 24}),
-                         .lookahead = dice.pick({0, 0, 1, 5}),
+                         .lookahead = dice.pick({0, kWaitForDoubt, 1, 5}),
                          .tree_nodes = dice.pick({0, 0, 8})};
   if (dice.chance(0.5)) spec.method_options.branching = {2, 1, 2};
   spec.ignore_end = dice.chance(0.5);

@@ -111,6 +111,28 @@ TEST(PipeSpec, AVerifierWaitsForTheLookahead) {
   EXPECT_EQ(play.propose().enter.size(), 4u);
 }
 
+TEST(PipeSpec, AVerifierWaitsForADoubt) {
+  ByHand play(kWaitForDoubt, /*n_models=*/1);
+  const auto say = [&](Token token, float probability) {
+    for (const Ask& ask : play.propose().expand) play.answer(ask, {{token, probability}});
+  };
+  EXPECT_TRUE(play.propose().enter.empty()) << "nothing to verify is nothing to doubt";
+  say(1, 0.99f);
+  say(2, 0.95f);
+  EXPECT_TRUE(play.propose().enter.empty()) << "both are right with a chance of 0.94";
+  say(3, 0.95f);  // all three with one of 0.89
+  EXPECT_EQ(play.enter(play.propose().enter), (Tokens{9, 1, 2, 3}));
+}
+
+TEST(PipeSpec, ADoubtIsWhatTheProducerDoubts) {
+  ByHand play(kWaitForDoubt, /*n_models=*/2);
+  for (const Ask& ask : play.propose().expand) play.answer(ask, {{1, 0.5f}});
+  EXPECT_TRUE(asks(play.propose(), 1)) << "the smaller model doubts its token";
+  for (const Ask& ask : play.propose().expand)
+    if (ask.source == 1) play.answer(ask, {{1, 0.99f}});
+  EXPECT_TRUE(play.propose().enter.empty()) << "the larger one does not";
+}
+
 TEST(PipeSpec, NobodyWaitsForAModelThatGoesNoFurther) {
   ByHand play(/*lookahead=*/5, /*n_models=*/2);
   play.work(0, {1});
@@ -142,7 +164,7 @@ TEST(PipeSpec, WhateverTheTimingTheTargetGetsWhatTheLargestModelAloneWouldSay) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     std::mt19937 random(static_cast<uint32_t>(seed));
     const size_t n = 1 + random() % 3;
-    const auto lookahead = static_cast<int32_t>(random() % 3);
+    const auto lookahead = static_cast<int32_t>(random() % 4) - 1;  // kWaitForDoubt is one of them
     const auto last_position = static_cast<int32_t>(5 + 40);
     Scripted play("pipespec", {.lookahead = lookahead}, {}, last_position, n);
     std::vector<std::vector<NodeId>> working(n);
@@ -174,7 +196,9 @@ TEST(PipeSpec, WhateverTheTimingTheTargetGetsWhatTheLargestModelAloneWouldSay) {
       const size_t who = random() % (n + 1);  // comes to an end
       if (who < n) {
         for (const NodeId node : std::exchange(working[who], {}))
-          if (play.tree().contains(node)) play.answer({node, who}, {{says(seed, who, n, play.text(node)), 0.5f}});
+          if (play.tree().contains(node))
+            play.answer({node, who}, {{says(seed, who, n, play.text(node)),
+                                       0.9f + 0.1f * static_cast<float>(chance(seed, play.text(node), 77))}});
       } else if (!verifying.empty()) {
         for (size_t i = 0; i < verifying.size(); ++i) {
           const Token token = target_says(seed, play.committed);
