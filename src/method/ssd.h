@@ -6,8 +6,8 @@
 #include <set>
 #include <vector>
 
-#include "plan/fan_out.h"
 #include "method/method.h"
+#include "plan/fan_out.h"
 
 namespace sluice {
 
