@@ -292,7 +292,9 @@ def speedup_by_lookahead(study):
     two, three = "pipespec-8b-70b", "pipespec-1b-8b-70b"
     return by_chain(study, "PipeSpec and SD by lookahead", "tokens drafted (SD) or waited for (PipeSpec)",
                     [(study.find("sd", profile=two), "depth", style("sd", "SD, 8B for 70B")),
-                     (study.find("pipespec", profile=two), "lookahead", style("pipespec", "PipeSpec, 8B for 70B")),
+                     (study.find("pipespec", profile=two, sources=[]), "lookahead", style("pipespec", "PipeSpec, 8B for 70B")),
+                     (study.find("pipespec", profile=two, sources=["ngram", "draft"]), "lookahead",
+                      style("pipespec", "PipeSpec, n-grams and 8B for 70B", linestyle="-.")),
                      (study.find("pipespec", profile=three), "lookahead",
                       style("pipespec", "PipeSpec, 1B and 8B for 70B", linestyle="--"))])
 
