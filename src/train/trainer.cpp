@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/random.h"
@@ -55,28 +56,31 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 class Log {
  public:
   static Result<Log> open(const std::string& path, int64_t steps) {
+    Log log;
     std::string kept;
     {
       std::ifstream before(path);
       for (std::string line; steps > 0 && std::getline(before, line);) {
         const json j = json::parse(line, nullptr, false);
-        if (j.is_object() && j.value("step", int64_t{0}) <= steps) kept += line + '\n';
+        if (j.is_object() && j.value("step", int64_t{0}) <= steps) kept += (log.last_ = line) + '\n';
       }
     }
-    Log log;
     log.path_ = path;
     log.file_.open(path, std::ios::trunc);
     if (!(log.file_ << kept << std::flush)) return runtime_error(path + ": can't be written");
     return log;
   }
-  Status write(const json& line) {
-    if (!(file_ << line.dump() << '\n' << std::flush))
+  // A finished run that is called again has nothing to add to its last line.
+  Status write(const json& entry) {
+    const std::string line = entry.dump();
+    if (line == std::exchange(last_, line)) return {};
+    if (!(file_ << line << '\n' << std::flush))
       return runtime_error(path_ + ": can't be written (is the disk full?); the last checkpoint is kept");
     return {};
   }
 
  private:
-  std::string path_;
+  std::string path_, last_;
   std::ofstream file_;
 };
 
@@ -131,7 +135,7 @@ class Training {
       SLUICE_TRY_STATUS(step());
       figures_.seconds = seconds_since(begin);
       hooks_.progress(std::min(1.0, static_cast<double>(tokens_) / static_cast<double>(options_.tokens)), note());
-      if (due(options_.evaluate_every, last_tokens_)) SLUICE_TRY_STATUS(evaluate());
+      if (due(options_.evaluate_every, last_tokens_) && tokens_ < options_.tokens) SLUICE_TRY_STATUS(evaluate());
       if (due(options_.checkpoint_every, last_tokens_)) SLUICE_TRY_STATUS(save());
     }
     SLUICE_TRY_STATUS(save());

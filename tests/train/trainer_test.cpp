@@ -131,6 +131,18 @@ TEST_F(Trainer, OtherOptionsAreRefusedByName) {
   EXPECT_TRUE(run(*head(), 1));
 }
 
+TEST_F(Trainer, AFinishedRunThatIsCalledAgainAddsNothingToItsLog) {
+  fresh("trainer-again");
+  options_.tokens = 600;
+  options_.evaluate_every = 600;  // due where the run ends
+  ASSERT_TRUE(run(*head()));
+  const auto once = log();
+  EXPECT_TRUE(once.back().contains("evaluation"));
+  EXPECT_FALSE(once[once.size() - 2].contains("evaluation"));
+  ASSERT_TRUE(run(*head()));
+  EXPECT_EQ(log(), once);
+}
+
 TEST_F(Trainer, AKilledRunGoesOnFromItsCheckpoint) {
   fresh("trainer-whole-2");
   ASSERT_TRUE(run(*head()));
