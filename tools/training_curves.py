@@ -67,13 +67,13 @@ def draw(runs):
     for axis, title in zip(axes, titles):
         axis.set_title(title)
         axis.set_xlabel("thousand tokens trained")
-    dashes = ["-", "--", ":", "-."]
+    dashes, markers = ["-", "--", ":", "-."], "os^Dv"
     seen = {}
     for run in runs:
-        line = dashes[seen.setdefault(run.kind, 0) % len(dashes)]
-        seen[run.kind] += 1
+        nth = seen[run.kind] = seen.get(run.kind, -1) + 1
+        line, point = dashes[nth % len(dashes)], markers[nth // len(dashes) % len(markers)]
         series = (run.speed_ups(), [(t, e["overlap"]) for t, e in run.evaluations if "overlap" in e], smooth(run.steps))
-        for axis, points, marker in zip(axes, series, ("o", "o", None)):
+        for axis, points, marker in zip(axes, series, (point, point, None)):
             axis.plot([t / 1000 for t, _ in points], [y for _, y in points], color=KINDS[run.kind][1], linestyle=line,
                       marker=marker, markersize=4, label=run.label())
     for axis in axes[:2]:
