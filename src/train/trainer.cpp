@@ -209,10 +209,10 @@ class Training {
     const double mean = loss.sum / static_cast<double>(std::max<int64_t>(1, loss.count));
     const double norm = optimizer_.gradient_norm();
     if (!std::isfinite(mean) || !std::isfinite(norm))
-      return runtime_error(
-          fmt::format("the loss is not finite at step {}: {} keeps what was trained before; go on from it with "
-                      "a lower --lr or --clip",
-                      optimizer_.steps() + 1, checkpoint_path()));
+      return runtime_error(fmt::format(
+          "the loss is not finite at step {}: {} with a lower --lr or --clip", optimizer_.steps() + 1,
+          fs::exists(checkpoint_path()) ? checkpoint_path() + " keeps what was trained before; go on from it"
+                                        : "nothing had been saved yet; begin again"));
     last_tokens_ = tokens_;
     tokens_ += loss.count;
     const double lr = learning_rate(options_, static_cast<double>(tokens_) / static_cast<double>(options_.tokens));

@@ -160,17 +160,26 @@ TEST_F(Trainer, AKilledRunGoesOnFromItsCheckpoint) {
 TEST_F(Trainer, ALossThatIsNotFiniteStopsAndKeepsTheCheckpoint) {
   fresh("trainer-nan");
   ASSERT_TRUE(run(*head(), 2));
-  const auto before = read_gguf(options_.out + "/checkpoint.gguf");
   options_.lr = 1e30;
   options_.clip = 1e30;
-  const auto spd = head();
-  const auto failed = run(*spd);
+  const auto failed = run(*head());
   ASSERT_FALSE(failed);
   EXPECT_NE(failed.error().message.find("not finite at step"), std::string::npos) << failed.error().message;
+  EXPECT_NE(failed.error().message.find("checkpoint.gguf keeps"), std::string::npos) << failed.error().message;
   const auto after = read_gguf(options_.out + "/checkpoint.gguf");
   ASSERT_TRUE(after);
   for (const auto& [name, entry] : after->tensors)
     for (const float value : entry.values) ASSERT_TRUE(std::isfinite(value)) << name;
+}
+
+TEST_F(Trainer, ALossThatIsNotFiniteNamesACheckpointOnlyWhereThereIsOne) {
+  fresh("trainer-nan-at-once");
+  options_.lr = 1e30;
+  options_.clip = 1e30;
+  const auto failed = run(*head());
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().message.find("checkpoint.gguf"), std::string::npos) << failed.error().message;
+  EXPECT_NE(failed.error().message.find("begin again"), std::string::npos) << failed.error().message;
 }
 
 TEST_F(Trainer, AnotherHeadsCheckpointIsRefused) {
