@@ -8,6 +8,27 @@
 
 namespace sluice {
 
+namespace {
+
+constexpr size_t kHeadRows = 4;  // for so many the output matrix is read in hardly more time than for one
+
+// The rows, and of each the first child in the batch, which is the likeliest, and of that the first child, in turn: as
+// many as the head takes at once.
+std::vector<size_t> foreseen(std::span<const Row> rows, std::vector<size_t> found) {
+  const size_t most = (found.size() + kHeadRows - 1) / kHeadRows * kHeadRows;
+  for (size_t at = 0; at < found.size() && found.size() < most; ++at) {
+    const Row& parent = rows[found[at]];
+    for (size_t i = found[at] + 1; i < rows.size(); ++i)
+      if (rows[i].sequence == parent.sequence && rows[i].parent == parent.cell) {
+        found.push_back(i);
+        break;
+      }
+  }
+  return found;
+}
+
+}  // namespace
+
 Worker::Worker(Options options, StageRunner runner) : options_(std::move(options)), runner_(std::move(runner)) {}
 
 Worker::Worker(Options options, std::optional<LazyRunner> runner, std::shared_ptr<Memo> memo)
@@ -118,53 +139,53 @@ void Worker::drop_dead(Batch& batch) {
 
 // Round by round down the accepted paths: of each sequence at most one row is alive at a time.
 void Worker::verify(const Batch& batch, Done& done) {
-  const size_t d = static_cast<size_t>(options_.d_model);
-  std::vector<float> hidden;
-  std::vector<Row> rows;
+  std::vector<size_t> known;  // the rows whose logits are there, in their order
   for (;;) {
     const std::vector<size_t> alive = verifier_.alive(batch.rows);
     if (alive.empty()) return;
-    rows.clear();
-    hidden.clear();
-    for (const size_t i : alive) {
-      rows.push_back(batch.rows[i]);
-      if (!lazy())
-        hidden.insert(hidden.end(), batch.hidden.begin() + static_cast<ptrdiff_t>(i * d),
-                      batch.hidden.begin() + static_cast<ptrdiff_t>((i + 1) * d));
-    }
-    draw(rows, hidden, batch.draws, done.outcome);
+    if (!lazy()) know(batch, alive, known);
+    for (const size_t i : alive) done.outcome.accepted.push_back(accept(batch, i, known));
     done.head_rows += static_cast<int32_t>(alive.size());
   }
 }
 
-// The target's own tokens after rows of different sequences.
-void Worker::draw(std::span<const Row> rows, std::span<const float> hidden, std::span<const Draws> draws,
-                  Outcome& outcome) {
-  const auto children = [&](const Row& row) -> const Draws* {
-    // The last that was said of a row says all.
-    const auto at = std::find_if(draws.rbegin(), draws.rend(), [&](const Draws& d) { return d.row == row.index; });
-    return at == draws.rend() ? nullptr : &*at;
-  };
+// Computes the logits of the alive rows that are not known, and of those that the paths may come to next.
+void Worker::know(const Batch& batch, std::span<const size_t> alive, std::vector<size_t>& known) {
+  std::vector<size_t> unknown;
+  for (const size_t i : alive)
+    if (std::find(known.begin(), known.end(), i) == known.end()) unknown.push_back(i);
+  if (unknown.empty()) return;
+  const auto d = static_cast<ptrdiff_t>(options_.d_model);
+  const size_t v = static_cast<size_t>(options_.n_vocab), before = known.size() * v;
+  std::vector<float> hidden;
+  for (const size_t i : foreseen(batch.rows, std::move(unknown))) {
+    const auto row = batch.hidden.begin() + static_cast<ptrdiff_t>(i) * d;
+    hidden.insert(hidden.end(), row, row + d);
+    known.push_back(i);
+  }
+  logits_.resize(known.size() * v);
+  runner_->logits(hidden, std::span(logits_).subspan(before));
+}
+
+// The target's own token after an alive row.
+Accepted Worker::accept(const Batch& batch, size_t i, std::span<const size_t> known) {
+  const Row& row = batch.rows[i];
+  // The last that was said of a row says all.
+  const auto said = std::find_if(batch.draws.rbegin(), batch.draws.rend(),
+                                 [&](const Draws& draws) { return draws.row == row.index; });
+  const Draws* const children = said == batch.draws.rend() ? nullptr : &*said;
   const size_t v = static_cast<size_t>(options_.n_vocab);
   if (!lazy()) {
-    logits_.resize(rows.size() * v);
-    runner_->logits(hidden, logits_);
-    for (size_t i = 0; i < rows.size(); ++i)
-      outcome.accepted.push_back(verifier_.accept(rows[i], std::span(logits_).subspan(i * v, v), children(rows[i])));
-    return;
+    const auto place = static_cast<size_t>(std::find(known.begin(), known.end(), i) - known.begin());
+    return verifier_.accept(row, std::span(logits_).subspan(place * v, v), children);
   }
-  for (const Row& row : rows) {
-    const PathKey key = lazy_->key(row).with(verifier_.sampling(row.sequence));
-    const Draws* const drawn = children(row);
-    if (const Draw* known = drawn == nullptr ? memo_->find_draw(key) : nullptr) {
-      outcome.accepted.push_back(verifier_.accept(row, *known));
-      continue;
-    }
-    logits_.resize(v);
-    lazy_->logits({&row, 1}, logits_);
-    outcome.accepted.push_back(verifier_.accept(row, logits_, drawn));
-    if (drawn == nullptr) memo_->keep(key, Draw{outcome.accepted.back().next, outcome.accepted.back().logprob});
-  }
+  const PathKey key = lazy_->key(row).with(verifier_.sampling(row.sequence));
+  if (const Draw* draw = children == nullptr ? memo_->find_draw(key) : nullptr) return verifier_.accept(row, *draw);
+  logits_.resize(v);
+  lazy_->logits({&row, 1}, logits_);
+  Accepted accepted = verifier_.accept(row, logits_, children);
+  if (children == nullptr) memo_->keep(key, Draw{accepted.next, accepted.logprob});
+  return accepted;
 }
 
 Taps Worker::tapped(const Batch& batch) const {

@@ -60,7 +60,8 @@ class Worker {
   void add_late_draws(Batch& batch);
   void drop_dead(Batch& batch);
   void verify(const Batch& batch, Done& done);
-  void draw(std::span<const Row> rows, std::span<const float> hidden, std::span<const Draws> draws, Outcome& outcome);
+  void know(const Batch& batch, std::span<const size_t> alive, std::vector<size_t>& known);
+  Accepted accept(const Batch& batch, size_t i, std::span<const size_t> known);
   Taps tapped(const Batch& batch) const;
   void guess(const Batch& batch, Done& done);
   void guess_by_head(const Batch& batch, Done& done);
