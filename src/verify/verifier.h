@@ -23,8 +23,8 @@ namespace sluice {
 //   for (const auto& row : batch.rows) if (row.kind == Row::Kind::kPrompt) verifier.enter_prompt(row);
 //   for (auto alive = verifier.alive(batch.rows); !alive.empty(); alive = verifier.alive(batch.rows))
 //     for (const size_t i : alive) outcome.accepted.push_back(verifier.accept(batch.rows[i], logits of row i));
-// Each round of it goes one level down the accepted path of every sequence, so that one run of the head serves them
-// all.
+// Each round of it goes one level down the accepted path of every sequence. A run of the head serves them all, and the
+// rows that their paths may come to next.
 //
 // Invariants: a row's outcome depends on its own sequence alone. A row is alive at most once, since accepting it moves
 // the path's end. A row of a dead branch is simply never alive: its cell may be given out again, but a FIFO pipeline
