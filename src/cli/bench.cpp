@@ -41,18 +41,18 @@ class Bench {
     if (!options.simulated()) energy_ = EnergyCounter::open();
   }
 
-  // Whether the context has room for the prompts and what was done before was done with them, before hours are spent.
-  Status check_prompts() const {
+  // Whether each method has what it needs, each prompt fits, and what was done before was done with them: before hours
+  // are spent.
+  Status check_points() const {
+    SLUICE_TRY(const auto engine, session_.make_engine());
     for (const Point& point : points()) {
       const BenchPrompt& prompt = *point.prompt;
-      const auto tokens = session_.encode({{"user", prompt.turns.front()}});
-      if (!tokens) return tl::unexpected<Error>(in(prompt, tokens.error()));
-      if (tokens->size() >= static_cast<size_t>(session_.context()))
-        return input_error(name(prompt) + ": the prompt has " + std::to_string(tokens->size()) +
-                           " tokens, too many for a context of " + std::to_string(session_.context()) +
-                           "; try a larger --context or a smaller --limit");
+      const auto first = spec(point, {{"user", prompt.turns.front()}});
+      if (!first) return tl::unexpected<Error>(in(prompt, first.error()));
+      const Status fits = engine->check_request(*first);
+      if (!fits) return tl::unexpected<Error>(in(prompt, fits.error()));
       const auto* before = results_.find(key(point));
-      if (before != nullptr && before->turns.front()["prompt"] != json(*tokens))
+      if (before != nullptr && before->turns.front()["prompt"] != json(first->prompt))
         return input_error(name(prompt) + ": --json " + options_.out +
                            " holds an answer to another text; name another file, or begin anew with --overwrite");
     }
@@ -154,12 +154,17 @@ class Bench {
     return session_.save_memo();
   }
 
-  Result<RequestId> submit(Engine& engine, const Point& point, const std::vector<ChatMessage>& messages,
-                           std::optional<RequestId> previous) const {
+  Result<RequestSpec> spec(const Point& point, const std::vector<ChatMessage>& messages) const {
     SLUICE_TRY(auto tokens, session_.encode(messages));
     RequestSpec spec = session_.spec(std::move(tokens));
     spec.method = point.method;
     spec.sampling.temperature = point.temp;
+    return spec;
+  }
+
+  Result<RequestId> submit(Engine& engine, const Point& point, const std::vector<ChatMessage>& messages,
+                           std::optional<RequestId> previous) const {
+    SLUICE_TRY(auto spec, this->spec(point, messages));
     spec.continues = previous;
     return engine.submit(std::move(spec));
   }
@@ -257,6 +262,18 @@ Status check(const BenchOptions& options) {
   return options.out.empty() ? Status() : check_writable("--json", options.out);
 }
 
+// Where no head is given, the first method that needs one gets its own if that comes with the program.
+Result<Session> open_session(const BenchOptions& options) {
+  CommonOptions common = options;
+  for (const auto& name : options.methods) {
+    SLUICE_TRY(const auto method, make_method(name, {}));
+    if (!method->head()) continue;
+    common.method = name;
+    return Session::open(common, Heads::kGivenOrShipped);
+  }
+  return Session::open(common);
+}
+
 Status bench(const BenchOptions& options) {
   SLUICE_TRY_STATUS(check(options));
   std::vector<BenchPrompt> prompts;
@@ -264,10 +281,10 @@ Status bench(const BenchOptions& options) {
     SLUICE_TRY(auto more, read_prompts(options.data, task, options.limit));
     prompts.insert(prompts.end(), more.begin(), more.end());
   }
-  SLUICE_TRY(const Session session, Session::open(options));
+  SLUICE_TRY(const Session session, open_session(options));
   SLUICE_TRY(auto results, BenchResults::open(options.out, bench_settings(options, session), options.overwrite));
   Bench bench(options, session, std::move(prompts), std::move(results));
-  SLUICE_TRY_STATUS(bench.check_prompts());
+  SLUICE_TRY_STATUS(bench.check_points());
   return bench.run();
 }
 

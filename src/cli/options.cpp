@@ -26,8 +26,8 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
       ->check(not_empty("a GGUF file"));
   command
       .add_option("--head", options.head,
-                  "Trained head of the target: a GGUF file of sluice train (spd, eagle3, p-eagle, exit); run and chat "
-                  "know those that come with the program")
+                  "Trained head of the target: a GGUF file of sluice train (spd, eagle3, p-eagle, exit); run, chat and "
+                  "bench know those that come with the program")
       ->check(not_empty("a GGUF file"));
   add_list_option(command, "--source", options.sources,
                   "Token sources of the method: ngram, draft, head; n-grams are fused with the others (default: what "

@@ -69,7 +69,7 @@ Request& Engine::find(RequestId id) {
 
 const Request& Engine::request(RequestId id) const { return const_cast<Engine*>(this)->find(id); }
 
-Result<RequestId> Engine::submit(RequestSpec spec) {
+Result<Engine::Means> Engine::means_for(const RequestSpec& spec) const {
   if (spec.prompt.empty()) return input_error("the prompt is empty: it must give at least one token");
   if (spec.prompt.size() >= static_cast<size_t>(options_.context))
     return input_error("the prompt has " + std::to_string(spec.prompt.size()) +
@@ -81,14 +81,23 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
       return input_error("the prompt holds token " + std::to_string(token) + "; the model's ids go from 0 to " +
                          std::to_string(tokenizer_->size() - 1));
   SLUICE_TRY_STATUS(check(spec.sampling, tokenizer_->size()));
-  SLUICE_TRY(auto method, make_method(spec.method, spec.method_options));
-  SLUICE_TRY_STATUS(check_rule(spec.sampling, *method));
-  SLUICE_TRY_STATUS(check_head(*method));
-  std::vector<SourceSlot> sources;
-  if (method->speculates()) {
-    SLUICE_TRY(sources, sources_of(*method, spec.sources, sources_at_hand()));
+  Means means;
+  SLUICE_TRY(means.method, make_method(spec.method, spec.method_options));
+  SLUICE_TRY_STATUS(check_rule(spec.sampling, *means.method));
+  SLUICE_TRY_STATUS(check_head(*means.method));
+  if (means.method->speculates()) {
+    SLUICE_TRY(means.sources, sources_of(*means.method, spec.sources, sources_at_hand()));
   }
+  return means;
+}
 
+Status Engine::check_request(const RequestSpec& spec) const {
+  SLUICE_TRY([[maybe_unused]] const auto means, means_for(spec));
+  return {};
+}
+
+Result<RequestId> Engine::submit(RequestSpec spec) {
+  SLUICE_TRY(auto means, means_for(spec));
   const size_t reserved =
       std::min(spec.prompt.size() + static_cast<size_t>(spec.max_tokens), static_cast<size_t>(options_.context));
   Request* previous = spec.continues ? &find(*spec.continues) : nullptr;
@@ -130,8 +139,8 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   by_sequence_[request.sequence] = &request;
   request.reserved_cells = reserved;
   request.first_batch = BatchId(next_batch_);
-  request.method = std::move(method);
-  request.sources = std::move(sources);
+  request.method = std::move(means.method);
+  request.sources = std::move(means.sources);
   request.speculation.n_sources = request.sources.size();
   for (const SourceSlot& slot : request.sources)
     if (slot.local) slot.local->observe(request.tokens);

@@ -58,6 +58,8 @@ class Engine {
   // Errors (kInput): a prompt that is empty or beyond the context, sampling parameters out of range, an unknown method
   // or source.
   Result<RequestId> submit(RequestSpec spec);
+  // What submit() says against a request if no other is there.
+  Status check_request(const RequestSpec& spec) const;
   // Ends a request before its time; a no-op for a finished one.
   void cancel(RequestId request);
   // Forgets a finished request; its cells are free again. What `continues` it must come before.
@@ -81,6 +83,12 @@ class Engine {
   Trace trace() const;
 
  private:
+  // What serves a request.
+  struct Means {
+    std::unique_ptr<Method> method;
+    std::vector<SourceSlot> sources;
+  };
+  Result<Means> means_for(const RequestSpec& spec) const;
   SourcesAtHand sources_at_hand() const;
   Status check_head(const Method& method) const;
   Status handle(const Event& event, std::vector<Progress>& progress);

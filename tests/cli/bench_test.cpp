@@ -96,6 +96,9 @@ TEST_F(Bench, RefusesBadOptionsBeforeItStarts) {
   EXPECT_TRUE(fails(run_program(with({"--json", folder_})), 2, {"--json", "folder"}));
   EXPECT_TRUE(fails(run_program(with({"--json", folder_ + "/no/out.json"})), 2, {"--json", "there is no folder"}));
   EXPECT_TRUE(fails(run_program(with({"--method", "ar"})), 2, {"--method"}));
+  const Ran headless = run_program(with({"--tasks", "talk", "--methods", "ar,eagle3"}));
+  EXPECT_TRUE(fails(headless, 2, {"--method eagle3", "--head FILE"}));
+  EXPECT_EQ(headless.out, "");
 }
 
 // A run that was there is known by a field that nobody writes.

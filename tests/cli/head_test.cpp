@@ -151,6 +151,22 @@ TEST(Head, ShippedOnesAreTakenWhereTheyFit) {
   EXPECT_TRUE(fails(run(small_model(), {"--method", "spd", "--stages", "3"}), 2, {"--method spd", "--head FILE"}));
   const std::string other = write_tiny_model({.seed = 9}, temp_path("other-target.gguf"));
   EXPECT_TRUE(fails(run(other, {"--method", "spd"}), 2, {"--method spd", "--head FILE"}));
+
+  const fs::path prompts = temp_path("prompts");
+  fs::create_directories(prompts);
+  write_file("prompts/talk.jsonl", R"({"turns": ["hello"]})");
+  const auto bench = [&](const std::string& methods) {
+    return run_program({"bench", "-m", small_model(), "--data", prompts, "--tasks", "talk", "--threads", "1", "-n", "4",
+                        "--executor", "virtual", "--methods", methods},
+                       {.program = program});
+  };
+  const Ran compared = bench("ar,spd,specpipe");
+  EXPECT_EQ(compared.status, 0) << compared.err;
+  EXPECT_NE(compared.out.find("2 stages"), std::string::npos) << compared.out;
+  EXPECT_NE(compared.out.find("identical: yes"), std::string::npos) << compared.out;
+  const Ran refused = bench("ar,spd,eagle3");
+  EXPECT_TRUE(fails(refused, 2, {"--method eagle3", "kind spd"})) << "one head serves all";
+  EXPECT_EQ(refused.out, "") << "before anything was run";
 }
 
 TEST(Head, WhatDoesNotFitIsRefused) {
