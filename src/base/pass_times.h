@@ -14,15 +14,20 @@ class PassTimes {
   void saw(int32_t rows, double seconds);
 
   // The median of a width's last three passes, of fewer the shortest. Between widths that were seen on a line; beyond
-  // the widest as much as the widest, so that a width is tried before it is thought too dear; 0 as long as nothing is
-  // known. A width that was seen less than three times is forgotten after a while, and so tried again: otherwise one
+  // the widest as much as the widest, and of the narrowest its share, so that a width is tried before it is thought too
+  // dear; 0 as long as nothing is known. A width that was seen less than three times is forgotten after a while, and so tried again: otherwise one
   // pass that something else held up would banish it for good.
   double seconds(int32_t rows) const;
 
-  // The width from 1 to gains.size() at which the sum of the first gains, each worth `seconds_per_gain`, exceeds the
-  // pass's time by most.
-  // gains: falling. 0 if there are none.
-  size_t best_width(std::span<const double> gains, double seconds_per_gain) const;
+  // How many rows beyond the first `base` pay: the number from 0 to gains.size() at which the sum of the first gains,
+  // each worth `seconds_per_gain`, exceeds by most what their rows add to the pass. Where `base` is 0 the first row's
+  // time is not asked for, and it counts at least.
+  // gains: falling.
+  size_t best_addition(int32_t base, std::span<const double> gains, double seconds_per_gain) const;
+
+  // Seconds that a row beyond the first `base` costs at least, on average of any number of them up to `most` rows in
+  // all: no row that saves less can pay.
+  double least_price(int32_t base, int32_t most) const;
 
  private:
   struct Seen {

@@ -2,6 +2,7 @@
 // release builds.
 #pragma once
 
+#include <stdexcept>
 #include <string>
 #include <tl/expected.hpp>
 #include <utility>
@@ -32,7 +33,14 @@ inline tl::unexpected<Error> runtime_error(std::string message) {
   return tl::unexpected<Error>(Error{ErrorKind::kRuntime, std::move(message)});
 }
 
-// Ends the program with the failed condition and its place.
+// What a failed SLUICE_CHECK throws. Whoever serves several (the engine its requests, an executor its workers) ends
+// what broke with it, and not the others; nobody goes on with it.
+class BrokenInvariant : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+// Throws BrokenInvariant with the failed condition and its place.
 [[noreturn]] void check_failed(const char* condition, const char* file, int line, const char* why);
 
 }  // namespace sluice

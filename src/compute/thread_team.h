@@ -24,12 +24,12 @@ class ThreadTeam {
   int size() const { return n_threads_; }
 
   // Calls work(thread) on every thread, thread = 0 … size() - 1, and returns when all are done. What one region has
-  // written the next one sees. `work` must not throw.
+  // written the next one sees. `work` must not throw: what does ends the program, since its team would wait for it.
   template <class Work>
   void run(Work&& work) {
     if (n_threads_ == 1) return static_cast<void>(work(0));
     using Body = std::remove_reference_t<Work>;
-    run_all([](void* body, int thread) { (*static_cast<Body*>(body))(thread); }, &work);
+    run_all([](void* body, int thread) noexcept { (*static_cast<Body*>(body))(thread); }, &work);
   }
 
   // Inside a region: no thread passes before all have come.
@@ -38,7 +38,7 @@ class ThreadTeam {
   }
 
  private:
-  using Call = void (*)(void*, int);
+  using Call = void (*)(void*, int) noexcept;
   void run_all(Call call, void* body);
   void wait_for_all();
   void serve(int thread);

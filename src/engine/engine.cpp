@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "source/make_source.h"
 #include "source/ngram.h"
@@ -96,61 +97,6 @@ Status Engine::check_request(const RequestSpec& spec) const {
   return {};
 }
 
-Result<RequestId> Engine::submit(RequestSpec spec) {
-  SLUICE_TRY(auto means, means_for(spec));
-  const size_t reserved =
-      std::min(spec.prompt.size() + static_cast<size_t>(spec.max_tokens), static_cast<size_t>(options_.context));
-  Request* previous = spec.continues ? &find(*spec.continues) : nullptr;
-  SLUICE_CHECK(previous == nullptr || previous->finish != Finish::kNone, "only a finished request can be continued");
-  const size_t others = reserved_ - (previous ? previous->reserved_cells : 0);
-  for (const Lane& lane : lanes_)
-    if (others + reserved > static_cast<size_t>(lane.n_cells))
-      return input_error("no room for a request of " + std::to_string(reserved) +
-                         " tokens beside those that are there: the KV cache has " + std::to_string(lane.n_cells) +
-                         " cells, " + std::to_string(others) + " of them taken");
-  reserved_ = others + reserved;
-  const RequestId id(next_request_++);
-  auto& request =
-      requests_.try_emplace(id, id, previous ? previous->sequence : SequenceId(next_sequence_++), std::move(spec))
-          .first->second;
-  request.speculation.drafts.resize(options_.drafts.size());
-  if (previous == nullptr) {
-    for (Lane& lane : lanes_) lane.updates.push_back(Open{request.sequence, request.spec.sampling});
-  } else {
-    const auto& prompt = request.spec.prompt;
-    for (Lane& lane : lanes_) {
-      auto& there = previous->residency(lane.model).committed;
-      // The prompt's last token becomes the root, so it is computed again in any case.
-      const size_t limit = std::min(there.size(), request.n_prompt() - 1);
-      const auto end = prompt.begin() + static_cast<ptrdiff_t>(limit);
-      const auto kept =
-          static_cast<size_t>(std::mismatch(prompt.begin(), end, previous->tokens.begin()).first - prompt.begin());
-      for (size_t i = kept; i < there.size(); ++i) lane.cells.give_back(request.sequence, there[i]);
-      there.resize(kept);
-      request.residency(lane.model).committed = std::move(there);
-      request.residency(lane.model).settled = std::min(kept, previous->residency(lane.model).settled);
-      lane.updates.push_back(Truncate{request.sequence, static_cast<int32_t>(kept), request.spec.sampling});
-    }
-    request.stats.reused_tokens = static_cast<int64_t>(request.speculation.target.committed.size());
-    decode_begin_.erase(previous->id);
-    decode_end_.erase(previous->id);
-    requests_.erase(previous->id);
-  }
-  by_sequence_[request.sequence] = &request;
-  request.reserved_cells = reserved;
-  request.first_batch = BatchId(next_batch_);
-  request.method = std::move(means.method);
-  request.sources = std::move(means.sources);
-  request.speculation.n_sources = request.sources.size();
-  for (const SourceSlot& slot : request.sources)
-    if (slot.local) slot.local->observe(request.tokens);
-  request.speculation.last_position = static_cast<int32_t>(reserved) - 2;  // a token drawn there is the last
-  request.stats.submitted = executor_->now();
-  running_.push_back(&request);
-  feed();
-  return id;
-}
-
 SourcesAtHand Engine::sources_at_hand() const {
   const bool head = !options_.drafts.empty() && options_.drafts.back().head;
   return {.n_drafts = options_.drafts.size() - head, .head = head, .corpus = options_.corpus};
@@ -172,11 +118,9 @@ Status Engine::set_method(RequestId id, const std::string& method, const std::ve
   SLUICE_TRY(auto next, make_method(method, request.spec.method_options));
   SLUICE_TRY_STATUS(check_rule(request.spec.sampling, *next));
   SLUICE_TRY_STATUS(check_head(*next));
-  if (next->speculates() && (request.sources.empty() || next->has_hierarchy() != request.method->has_hierarchy())) {
-    SLUICE_TRY(request.sources, sources_of(*next, sources, sources_at_hand()));
-    for (const SourceSlot& slot : request.sources)
-      if (slot.local) slot.local->observe(request.tokens);
-    request.speculation.n_sources = request.sources.size();
+  if (next->speculates()) {
+    SLUICE_TRY(auto slots, sources_of(*next, sources, sources_at_hand()));
+    take_sources(request, std::move(slots));
   }
   // The draft models forget the tree, so that they can be asked again for what they told the other method.
   for (Lane& lane : std::span(lanes_).subspan(1)) {
@@ -185,38 +129,69 @@ Status Engine::set_method(RequestId id, const std::string& method, const std::ve
     there.clear();
   }
   request.method = std::move(next);
+  count_promised(request);
   return {};
 }
 
-void Engine::cancel(RequestId id) {
-  Request& request = find(id);
-  if (request.finish == Finish::kNone) finish(request, Finish::kCancelled);
-}
-
-void Engine::release(RequestId id) {
-  Request& request = find(id);
-  SLUICE_CHECK(request.finish != Finish::kNone, "only a finished request can be released");
-  for (Lane& lane : lanes_) {
-    for (const Cell cell : request.residency(lane.model).committed) lane.cells.give_back(request.sequence, cell);
-    lane.cells.close(request.sequence);
-    lane.updates.push_back(Close{request.sequence});
+// Its sources from now on. What has read the text already goes on in place of what would have to read it.
+void Engine::take_sources(Request& request, std::vector<SourceSlot> slots) {
+  std::unique_ptr<Source> reader;
+  for (SourceSlot& old : request.sources)
+    if (old.local) reader = std::move(old.local);
+  for (SourceSlot& slot : slots) {
+    if (!slot.local) continue;
+    if (reader)
+      slot.local = std::move(reader);
+    else if (request.sequence.valid())  // else it will, when it begins
+      slot.local->observe(request.tokens);
   }
-  reserved_ -= request.reserved_cells;
-  by_sequence_.erase(request.sequence);
-  decode_begin_.erase(id);
-  decode_end_.erase(id);
-  requests_.erase(id);
+  request.sources = std::move(slots);
+  request.speculation.n_sources = request.sources.size();
 }
 
 Result<std::vector<Progress>> Engine::step() {
+  if (failed_) return tl::unexpected<Error>(*failed_);
   SLUICE_CHECK(busy(), "a step needs a running request");
+  Status done;
+  try {
+    done = handle_all();
+  } catch (const std::exception& error) {
+    done = runtime_error(error.what());
+  }
+  if (done) return std::exchange(progress_, {});
+  fail_all(done.error());
+  return tl::unexpected<Error>(*failed_);
+}
+
+Status Engine::handle_all() {
   std::vector<Event> events = {executor_->next()};
   while (auto more = executor_->poll()) events.push_back(std::move(*more));
   const CpuTimer timer(coordinator_seconds_);
-  std::vector<Progress> progress;
-  for (const Event& event : events) SLUICE_TRY_STATUS(handle(event, progress));
+  for (const Event& event : events) SLUICE_TRY_STATUS(handle(event));
+  admit();
   feed();
-  return progress;
+  return {};
+}
+
+// Its state may contradict itself, so nothing that it held is given to others, and nothing is said of it any more.
+void Engine::fail(Request& request, const std::string& why) {
+  request.finish = Finish::kFailed;
+  request.error = {ErrorKind::kRuntime, "request " + std::to_string(request.id.value) + " failed: " + why};
+  decode_end_[request.id] = target().stages;
+  count_promised(request);
+  std::erase(running_, &request);
+  progress_of(request).finish = Finish::kFailed;
+}
+
+void Engine::fail_all(const Error& error) {
+  failed_ = error;
+  running_.insert(running_.end(), waiting_.begin(), waiting_.end());
+  for (Request* request : running_) {
+    request->finish = Finish::kFailed;
+    request->error = error;
+  }
+  running_.clear();
+  waiting_.clear();
 }
 
 RequestFigures Engine::figures(RequestId id) const {

@@ -2,6 +2,7 @@
 // the number of requests.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,6 +31,7 @@ struct EngineOptions {
   std::vector<DraftOptions> drafts;         // the smallest first, then the head if there is one
   std::shared_ptr<const KnownText> corpus;  // that n-grams know beside the text itself; may be none
   Scheduler::Options scheduler;
+  size_t most_waiting = 1024;     // requests that wait for cells
   std::vector<LayerRange> cuts;   // for the trace
   std::optional<CostModel> cost;  // of the simulated or paced clock
   bool trace = false;
@@ -55,8 +57,10 @@ class Engine {
  public:
   Engine(const Tokenizer& tokenizer, std::unique_ptr<Executor> executor, EngineOptions options);
 
-  // Errors (kInput): a prompt that is empty or beyond the context, sampling parameters out of range, an unknown method
-  // or source.
+  // A request begins when there are cells for all of its tokens, in the order of submission; until then it waits. What
+  // finished requests still hold for those that continue them is given up for it, the oldest first.
+  // Errors: a prompt that is empty or beyond the context or the cells there are, sampling parameters out of range, an
+  // unknown method or source (kInput); too many requests wait, or the engine has failed (kRuntime).
   Result<RequestId> submit(RequestSpec spec);
   // What submit() says against a request if no other is there.
   Status check_request(const RequestSpec& spec) const;
@@ -65,9 +69,12 @@ class Engine {
   // Forgets a finished request; its cells are free again. What `continues` it must come before.
   void release(RequestId request);
 
-  // Whether a request is still running.
-  bool busy() const { return !running_.empty(); }
-  // Waits for the next event, handles all that has happened, feeds the first stage. REQUIRES: busy().
+  // Whether a request is still running or waits to.
+  bool busy() const { return !running_.empty() || !waiting_.empty(); }
+  size_t waiting() const { return waiting_.size(); }
+  // Waits for the next event, handles all that has happened, feeds the first stage. What breaks one request ends that
+  // request (Finish::kFailed); when a worker or the engine itself fails, all end, and this error is what every later
+  // step says. REQUIRES: busy(), unless it has failed.
   Result<std::vector<Progress>> step();
 
   const Request& request(RequestId id) const;
@@ -91,15 +98,27 @@ class Engine {
   Result<Means> means_for(const RequestSpec& spec) const;
   SourcesAtHand sources_at_hand() const;
   Status check_head(const Method& method) const;
-  Status handle(const Event& event, std::vector<Progress>& progress);
+  void take_sources(Request& request, std::vector<SourceSlot> slots);
+  Status check_room(size_t cells) const;
+  void admit();
+  bool make_room(const Request& request);
+  void begin(Request& request);
+  void go_on(Request& request, Request& previous);
+  void give_up_cells(Request& request);
+  Status handle_all();
+  Status handle(const Event& event);
   void handle_report(const StageReport& report);
-  void handle_verdicts(const Outcome& outcome, std::vector<Progress>& progress);
+  void handle_verdicts(const Outcome& outcome);
   void handle_drafted(const Outcome& outcome);
   void take_guesses(Request& request, size_t source, NodeId node, const Drafted& drafted);
   void answer_with_draws(Request& request, size_t source, NodeId node, const std::vector<Candidate>& q);
-  void accept(Request& request, const Accepted& accepted, Progress& progress);
+  Progress& progress_of(const Request& request);
+  void accept(Request& request, const Accepted& accepted);
   void finish(Request& request, Finish finish);
+  void fail(Request& request, const std::string& why);
+  void fail_all(const Error& error);
   void prune(Request& request, const std::vector<NodeId>& nodes, Fate fate);
+  void count_promised(Request& request);
   void feed();
   bool feed_idle();
   void send(Lane& lane, const std::vector<Planned>& plan);
@@ -118,9 +137,12 @@ class Engine {
   EngineOptions options_;
   Scheduler scheduler_;
   std::vector<Lane> lanes_;  // by model
-  size_t reserved_ = 0;      // cells promised to requests for their committed tokens
+  size_t reserved_ = 0;      // cells of every model that belong to requests: committed tokens, roots and those to come
   std::map<RequestId, Request> requests_;
   std::vector<Request*> running_;                              // by arrival
+  std::deque<Request*> waiting_;                               // for cells, by arrival
+  std::vector<Progress> progress_;                             // since the last step
+  std::optional<Error> failed_;                                // what ended the engine
   std::map<SequenceId, Request*> by_sequence_;                 // the request that speaks for it
   std::map<RequestId, std::vector<StageClock>> decode_begin_;  // the target's clocks when the first token came
   std::map<RequestId, std::vector<StageClock>> decode_end_;

@@ -7,10 +7,10 @@
 
 namespace sluice {
 
-Status Engine::handle(const Event& event, std::vector<Progress>& progress) {
+Status Engine::handle(const Event& event) {
   if (const auto* outcome = std::get_if<Outcome>(&event)) {
     if (outcome->model == kTarget) {
-      handle_verdicts(*outcome, progress);
+      handle_verdicts(*outcome);
     } else {
       handle_drafted(*outcome);
     }
@@ -39,7 +39,7 @@ void Engine::handle_report(const StageReport& report) {
   trace_.spans.push_back({StageId(row), report.batch, report.begin, report.end, report.rows_computed});
 }
 
-void Engine::handle_verdicts(const Outcome& outcome, std::vector<Progress>& progress) {
+void Engine::handle_verdicts(const Outcome& outcome) {
   const auto entered = target().in_flight.find(outcome.batch);
   if (!outcome.accepted.empty()) target().transit = executor_->now() - entered->second.submitted;
   target().in_flight.erase(entered);
@@ -49,11 +49,19 @@ void Engine::handle_verdicts(const Outcome& outcome, std::vector<Progress>& prog
     if (at == by_sequence_.end()) continue;  // released meanwhile
     Request& request = *at->second;
     if (request.finish != Finish::kNone || outcome.batch < request.first_batch) continue;
-    if (progress.empty() || progress.back().request != request.id)
-      progress.push_back({.request = request.id, .tokens = {}});
     request.stats.verifications += counted.insert(request.id).second;
-    accept(request, accepted, progress.back());
+    try {
+      accept(request, accepted);
+    } catch (const std::exception& error) {
+      fail(request, error.what());
+    }
   }
+}
+
+Progress& Engine::progress_of(const Request& request) {
+  if (progress_.empty() || progress_.back().request != request.id)
+    progress_.push_back({.request = request.id, .tokens = {}});
+  return progress_.back();
 }
 
 void Engine::handle_drafted(const Outcome& outcome) {
@@ -67,7 +75,12 @@ void Engine::handle_drafted(const Outcome& outcome) {
     if (at == requests_.end() || at->second.finish != Finish::kNone) continue;
     Request& request = at->second;
     const auto source = request.source_of(outcome.model);
-    if (source && request.speculation.tree.contains(node)) take_guesses(request, *source, node, drafted);
+    if (!source || !request.speculation.tree.contains(node)) continue;
+    try {
+      take_guesses(request, *source, node, drafted);
+    } catch (const std::exception& error) {
+      fail(request, error.what());
+    }
   }
 }
 
@@ -116,7 +129,7 @@ void Engine::answer_with_draws(Request& request, size_t source, NodeId node, con
 
 // The root is verified and the target's next token known: it is committed, becomes the root, and what hangs elsewhere
 // dies.
-void Engine::accept(Request& request, const Accepted& accepted, Progress& progress) {
+void Engine::accept(Request& request, const Accepted& accepted) {
   Speculation& speculation = request.speculation;
   const NodeId old_root = speculation.tree.root().id;
   const Resident* resident = speculation.target.find(old_root);
@@ -128,16 +141,23 @@ void Engine::accept(Request& request, const Accepted& accepted, Progress& progre
     const Resident* known = there.find(old_root);
     if (known == nullptr) continue;
     there.committed.push_back(known->cell);
-    lane.updates.push_back(Commit{request.sequence, known->cell});
+    lane.news.commit(request.sequence, known->cell);
     there.leave(old_root);
   }
 
+  double expected = 0.0;
+  bool came = false;
+  for (const auto& node : speculation.tree.nodes()) {
+    if (node.parent != old_root || !speculation.target.entered(node.id)) continue;
+    expected += node.probability;
+    came = came || node.token == accepted.next;
+  }
   request.fusion.learn(old_root, accepted.next);
   if (!accepted.odds.empty()) request.method->learn(accepted.odds);
   const auto advance = speculation.tree.advance(accepted.next);
   request.fusion.forget(advance.pruned);
   request.tokens.push_back(accepted.next);
-  progress.tokens.push_back(accepted.next);
+  progress_of(request).tokens.push_back(accepted.next);
   for (const SourceSlot& slot : request.sources)
     if (slot.local) slot.local->observe({&accepted.next, 1});
   // Of the token beyond the last position there was no guess: with it the answer ends.
@@ -151,6 +171,7 @@ void Engine::accept(Request& request, const Accepted& accepted, Progress& progre
   prune(request, advance.pruned, flush ? Fate::kFlushed : Fate::kPruned);
 
   const double now = executor_->now();
+  request.learn_pace(now, expected, came);
   if (request.n_answer() == 1) {
     request.stats.first_token = now;
     decode_begin_[request.id] = target().stages;
@@ -166,7 +187,8 @@ void Engine::accept(Request& request, const Accepted& accepted, Progress& progre
              request.tokens.size() >= static_cast<size_t>(options_.context)) {
     finish(request, Finish::kLength);
   }
-  progress.finish = request.finish;
+  progress_of(request).finish = request.finish;
+  count_promised(request);
 }
 
 void Engine::finish(Request& request, Finish finish) {
@@ -177,6 +199,7 @@ void Engine::finish(Request& request, Finish finish) {
   for (const auto& node : request.speculation.tree.nodes()) nodes.push_back(node.id);
   prune(request, nodes, Fate::kPruned);
   std::erase(running_, &request);
+  count_promised(request);
 }
 
 // Their cells are free, and whoever still has them in a batch need not compute them.

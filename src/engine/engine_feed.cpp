@@ -60,9 +60,7 @@ bool Engine::feed_idle() {
   const double now = executor_->now();
   const auto news = news_due();
   for (const Lane& lane : lanes_) {
-    size_t promised = 0;  // cells that committed tokens and roots may still ask for
-    for (const auto& [id, request] : requests_) promised += request.cells_to_come(lane.model);
-    rooms.push_back(lane.room(promised));
+    rooms.push_back(lane.room());
     // A draft model's own answer comes just after it has fallen free, and its next questions depend on it.
     const bool answers = lane.model != kTarget && lane.due() && *lane.due() - now < kSoon * lane.transit;
     if (rooms.back().idle && !answers && news) executor_->wake_at(*news);
@@ -70,14 +68,15 @@ bool Engine::feed_idle() {
     idle = idle || rooms.back().idle;
   }
   if (!idle) return false;
-  auto plans = scheduler_.compose(running_, rooms);
+  auto [plans, broken] = scheduler_.compose(running_, rooms);
+  for (const auto& [request, why] : broken) fail(*request, why);
+  if (!broken.empty()) return true;  // the others are asked again
   // A method may wait for a source that has no room to answer: then the roots go on alone, and their verdicts make
   // room.
   const auto quiet = [this](const Lane& lane) { return is_quiet(lane); };
   const auto empty = [](const std::vector<Planned>& plan) { return plan.empty(); };
   if (std::all_of(lanes_.begin(), lanes_.end(), quiet) && std::all_of(plans.begin(), plans.end(), empty))
-    for (Request* request : running_)
-      if (request->prompt_rows_left(kTarget) == 0) plans[0].push_back({request, request->speculation.tree.root().id});
+    plans[0] = scheduler_.roots_alone(running_, rooms[0]);
   bool sent = false;
   for (size_t m = 0; m < lanes_.size(); ++m) {
     if (plans[m].empty()) continue;
@@ -90,7 +89,8 @@ bool Engine::feed_idle() {
 void Engine::send(Lane& lane, const std::vector<Planned>& plan) {
   Batch batch;
   batch.id = BatchId(next_batch_++);
-  batch.updates = std::exchange(lane.updates, {});
+  for (const Planned& planned : plan) lane.news.need(planned.request->sequence);
+  batch.updates = lane.news.take();
   if (options_.trace)
     trace_.batches.push_back({.id = batch.id, .model = lane.model, .submitted = executor_->now(), .rows = {}});
   Lane::Flight& flight = lane.in_flight[batch.id];
@@ -99,6 +99,8 @@ void Engine::send(Lane& lane, const std::vector<Planned>& plan) {
     add_row(lane, planned, batch);
     if (lane.model != kTarget) flight.rows.push_back({planned.request->id, planned.node});
   }
+  for (size_t i = 0; i < plan.size(); ++i)
+    if (i + 1 == plan.size() || plan[i + 1].request != plan[i].request) count_promised(*plan[i].request);
   if (lane.model == kTarget) tell_children(plan, batch);
   n_batches_ += lane.model == kTarget;
   ++lane.first_stage_load;

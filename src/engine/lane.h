@@ -1,6 +1,7 @@
 // The coordinator's side of one model: its free cells, what goes out with its next batch, what is under way.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <vector>
@@ -19,6 +20,26 @@ struct StageClock {
   int64_t batches = 0;  // of which rows were computed
 };
 
+// What the workers of a model have to be told of the sequences. It goes out with the rows that need it, so a model that
+// is asked for nothing is told nothing: what waits here is bounded by what has gone out before.
+class SequenceNews {
+ public:
+  void open(SequenceId sequence, const SamplingParams& sampling) { unopened_[sequence] = sampling; }
+  void commit(SequenceId sequence, Cell cell) { waiting_.push_back(Commit{sequence, cell}); }
+  void truncate(SequenceId sequence, int32_t length, const SamplingParams& sampling);
+  void close(SequenceId sequence);
+
+  // A row of the sequence goes out next: whoever computes it must know of the sequence.
+  void need(SequenceId sequence);
+  // For the next batch, in order.
+  std::vector<PathUpdate> take() { return std::exchange(waiting_, {}); }
+  size_t size() const { return waiting_.size(); }
+
+ private:
+  std::map<SequenceId, SamplingParams> unopened_;  // of which no row has gone out
+  std::vector<PathUpdate> waiting_;
+};
+
 struct Lane {
   Lane(ModelId id, int32_t cells_there, size_t n_stages)
       : model(id), n_cells(cells_there), cells(cells_there), stages(n_stages) {}
@@ -26,7 +47,8 @@ struct Lane {
   ModelId model;
   int32_t n_cells;
   CellPool cells;
-  std::vector<PathUpdate> updates;  // go out with the next batch
+  size_t promised = 0;  // cells that the committed tokens and roots of requests may still ask for
+  SequenceNews news;    // goes out with the next batch
   std::vector<StageClock> stages;
   PassTimes times;               // of all stages
   std::optional<HeadFeed> head;  // if it is one
@@ -43,12 +65,13 @@ struct Lane {
   int32_t first_stage_load = 0;  // batches submitted that it has not finished
   double transit = 0;            // what the last batch took from its submission to its outcome
 
-  Room room(size_t promised_cells) const {
+  Room room() const {
     // A single stage's outcome comes just after the word that it is free, and what goes next depends on it.
     return {.idle = first_stage_load == 0 && (stages.size() > 1 || in_flight.empty()),
             .free_cells = cells.available(),
-            .spare_cells = cells.available() - std::min(cells.available(), promised_cells),
+            .spare_cells = cells.available() - std::min(cells.available(), promised),
             .stages = stages.size(),
+            .under_way = in_flight.size(),
             .times = &times,
             .head = head ? &*head : nullptr};
   }

@@ -15,13 +15,14 @@ const char* name(Finish finish) {
       return "length";
     case Finish::kCancelled:
       return "cancelled";
+    case Finish::kFailed:
+      return "failed";
   }
   return "?";
 }
 
-Request::Request(RequestId request_id, SequenceId sequence_id, RequestSpec request_spec)
+Request::Request(RequestId request_id, RequestSpec request_spec)
     : id(request_id),
-      sequence(sequence_id),
       spec(std::move(request_spec)),
       tokens(spec.prompt),
       speculation{.tree = TokenTree(spec.prompt.back(), static_cast<int32_t>(spec.prompt.size()) - 1),
@@ -37,7 +38,7 @@ const Residency& Request::residency(ModelId model) const {
 Residency& Request::residency(ModelId model) { return const_cast<Residency&>(std::as_const(*this).residency(model)); }
 
 size_t Request::cells_to_come(ModelId model) const {
-  if (finish != Finish::kNone) return 0;
+  if (finish != Finish::kNone || !sequence.valid()) return 0;
   const Residency& there = residency(model);
   const size_t taken = there.committed.size() + (there.entered(speculation.tree.root().id) ? 1 : 0);
   return reserved_cells - std::min(reserved_cells, taken);
@@ -49,10 +50,21 @@ std::optional<size_t> Request::source_of(ModelId draft) const {
   return std::nullopt;
 }
 
-double Request::seconds_per_token() const {
+void Request::learn_pace(double now, double guessed, bool came) {
+  constexpr double kNewest = 1.0 / 16;  // of the average
+  if (n_answer() > 1) {
+    const double seconds = now - stats.last_token;
+    const double weight = std::max(kNewest, 1.0 / static_cast<double>(n_answer() - 1));
+    seconds_per_token_ += weight * (seconds - seconds_per_token_);
+  }
+  guessed_ += guessed - kNewest * guessed_;
+  came_ += (came ? 1.0 : 0.0) - kNewest * came_;
+}
+
+std::optional<double> Request::seconds_per_token() const {
   constexpr size_t kEnough = 4;
-  if (n_answer() <= kEnough) return 1.0;
-  return (stats.last_token - stats.first_token) / static_cast<double>(n_answer() - 1);
+  if (n_answer() <= kEnough) return std::nullopt;
+  return seconds_per_token_;
 }
 
 std::string Request::source_name() const {

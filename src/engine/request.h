@@ -1,6 +1,7 @@
 // A request: a prompt, how to go on from it, and everything that is known of the answer so far.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@ enum class Finish : uint8_t {
   kStop,       // the model ended its answer
   kLength,     // max_tokens or the context was reached
   kCancelled,  // stopped from outside
+  kFailed,     // something broke: Request::error says what
 };
 const char* name(Finish finish);
 
@@ -50,23 +52,26 @@ struct RequestStats {
 };
 
 struct Request {
-  Request(RequestId id, SequenceId sequence, RequestSpec spec);
+  Request(RequestId id, RequestSpec spec);
 
   RequestId id;
-  SequenceId sequence;
+  SequenceId sequence;  // none before it is admitted, and when its cells were needed after its end
   RequestSpec spec;
   RequestStats stats;
   Finish finish = Finish::kNone;
+  Error error;  // of a failed one
 
   std::vector<Token> tokens;  // the prompt, then the answer; the last one is the tree's root
   size_t n_prompt() const { return spec.prompt.size(); }
   size_t n_answer() const { return tokens.size() - spec.prompt.size(); }
-  size_t reserved_cells = 0;  // promised to it by every model, for its committed tokens and the root
+  size_t reserved_cells = 0;      // by every model, for its committed tokens and the root
+  std::vector<size_t> promised;   // of them, by model, how many it has not taken yet, as last counted
+  std::optional<RequestId> heir;  // that will go on in its sequence
 
   // What a model knows of the sequence: the target for kTarget, else a draft model.
   Residency& residency(ModelId model);
   const Residency& residency(ModelId model) const;
-  // Of the reserved cells, how many it has not taken yet.
+  // Of the reserved cells, how many it has not taken yet; none of one that does not run.
   size_t cells_to_come(ModelId model) const;
   // Committed tokens before the root that have not entered the model: they enter as prompt rows. Of the target that is
   // the prompt but for its last token, the first root; a draft model also misses tokens that it had not guessed.
@@ -78,10 +83,20 @@ struct Request {
   std::optional<size_t> source_of(ModelId draft) const;
   std::string source_name() const;
   Fusion fusion;  // of a draft model and n-grams
-  // Of the answer so far; before there is enough of it, more than any pass takes.
-  double seconds_per_token() const;
+  // The target has named the token after the root, of whose children those that entered were guessed to come with
+  // probability `guessed` in all; whether it was one of them.
+  void learn_pace(double now, double guessed, bool came);
+  // Of the newest tokens; none before there are enough.
+  std::optional<double> seconds_per_token() const;
+  // How often guesses of late came true, of as often as their sources said; at most 1.
+  double trust() const { return std::min(1.0, (came_ + kBelief) / (guessed_ + kBelief)); }
   BatchId last_verified;  // in which the newest verified token entered the target; none before the first
   BatchId first_batch;    // outcomes of older batches concern what the sequence was before
+
+ private:
+  static constexpr double kBelief = 2.0;  // guesses with which a source's word is weighed against what was seen
+  double seconds_per_token_ = 0.0;        // a running average
+  double guessed_ = 0.0, came_ = 0.0;     // running sums
 };
 
 }  // namespace sluice

@@ -1,9 +1,12 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <set>
 
 #include "engine/head_feed.h"
+#include "engine/shares.h"
 
 namespace sluice {
 
@@ -13,7 +16,6 @@ namespace {
 Idle idle_for(const Request& request, std::span<const Room> rooms) {
   Idle idle{.first_stage = rooms[0].idle && request.prompt_rows_left(kTarget) == 0,
             .stage_times = rooms[0].times,
-            .seconds_per_token = request.seconds_per_token(),
             .n_stages = rooms[0].stages};
   for (size_t i = 0; i < request.sources.size(); ++i) {
     const auto draft = request.sources[i].draft;
@@ -68,97 +70,315 @@ Proposal propose(Request& request, const Idle& idle) {
   }
 }
 
-}  // namespace
-
-std::vector<std::vector<Planned>> Scheduler::compose(std::span<Request* const> requests,
-                                                     std::span<const Room> rooms) const {
-  std::vector<std::vector<Planned>> plans(rooms.size());
-  for (Request* request : requests) {
-    Idle idle = idle_for(*request, rooms);
-    idle.n_requests = requests.size();
-    if (!idle.first_stage && idle.sources == 0) continue;
-    const auto plan = [&](NodeId node) {
-      return Planned{request, node, request->speculation.tree.node(node).log_path};
-    };
-    foretell(*request);
-    Proposal proposal = propose(*request, idle);
-    // What enters in one piece is foretold as far as it goes before the draft model is asked.
-    while (!request->method->fills_pipeline() && proposal.enter.empty() && foretell(*request))
-      proposal = propose(*request, idle);
-    if (idle.first_stage)
-      for (const NodeId node : proposal.enter) plans[0].push_back(plan(node));
-    for (const Ask& ask : proposal.expand)
-      if (idle.source(ask.source)) plans[*request->sources[ask.source].draft + 1].push_back(plan(ask.node));
-  }
-  if (rooms[0].idle) plans[0] = compose_target(std::move(plans[0]), requests, rooms[0]);
-  for (size_t m = 1; m < rooms.size(); ++m)
-    if (rooms[m].idle) plans[m] = compose_draft(plans[m], requests, ModelId(static_cast<int32_t>(m)), rooms[m]);
-  return plans;
+// What the method would do now. What enters in one piece is foretold as far as it goes before the draft model is asked.
+Proposal propose_all(Request& request, const Idle& idle) {
+  foretell(request);
+  Proposal proposal = propose(request, idle);
+  while (!request.method->fills_pipeline() && proposal.enter.empty() && foretell(request))
+    proposal = propose(request, idle);
+  return proposal;
 }
 
-std::vector<Planned> Scheduler::compose_target(std::vector<Planned> rows, std::span<Request* const> requests,
-                                               Room room) const {
-  // A child is never likelier than its parent, so the order by probability keeps parents first.
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const Planned& a, const Planned& b) { return a.log_path > b.log_path; });
-  // What is promised may still be taken by guesses that entered before the promise: then it must wait for them to die.
-  const size_t budget = std::min(static_cast<size_t>(options_.row_budget), room.free_cells);
-  size_t n = 0, spare = room.spare_cells;
-  std::erase_if(rows, [&](const Planned& planned) {
-    const bool speculated = planned.request->speculation.tree.root().id != planned.node;
-    if (n == budget || (speculated && spare == 0)) return true;  // with a parent its children go too: they come later
-    ++n;
-    spare -= speculated;
-    return false;
-  });
+// Of a batch's rows at least such a part is for prompts as long as there are any.
+constexpr size_t kPromptPart = 4;
+// A prompt enters at least so many rows at a time: attention takes them together.
+constexpr size_t kPromptQuantum = 16;
+// A request is asked for up to so many times its share of a batch, since others may want less.
+constexpr size_t kOverShare = 2;
 
-  size_t prompt_budget = std::min(budget - rows.size(), static_cast<size_t>(options_.prompt_chunk));
-  for (Request* request : requests) {
-    const size_t chunk = std::min(prompt_budget, request->prompt_rows_left(kTarget));
-    rows.insert(rows.end(), chunk, Planned{.request = request});
-    prompt_budget -= chunk;
+// The time between tokens of all requests together: what a row must save that is right for sure. Requests that have not
+// said enough yet count as the others do, and the first ones as if they decoded plainly.
+double seconds_per_token(std::span<Request* const> requests, const Room& room) {
+  double rate = 0.0;
+  size_t known = 0, answering = 0;
+  for (const Request* request : requests) {
+    answering += request->prompt_rows_left(kTarget) == 0;
+    if (const auto seconds = request->seconds_per_token(); seconds && *seconds > 0.0) rate += 1.0 / *seconds, ++known;
   }
+  if (known == 0) {
+    const size_t at_once = std::max<size_t>(1, answering);
+    const double pass = room.times->seconds(static_cast<int32_t>(at_once));
+    return pass * static_cast<double>(room.stages) / static_cast<double>(at_once);
+  }
+  return static_cast<double>(known) / (rate * static_cast<double>(std::max(known, answering)));
+}
+
+// What a pass costs all who wait for it, in passes of a stage: with nothing beside it a batch passes every stage while
+// the others idle, unless there are methods that fill them.
+double passes(std::span<Request* const> requests, const Room& room) {
+  for (const Request* request : requests)
+    if (request->method->fills_pipeline()) return 1.0;
+  return static_cast<double>(room.stages) / static_cast<double>(std::min(room.stages, room.under_way + 1));
+}
+
+bool is_root(const Planned& row) { return row.request->speculation.tree.root().id == row.node; }
+
+size_t prompt_rows(std::span<Request* const> requests) {
+  size_t rows = 0;
+  for (const Request* request : requests) rows += request->prompt_rows_left(kTarget);
   return rows;
 }
 
-std::vector<Planned> Scheduler::compose_draft(const std::vector<Planned>& asked, std::span<Request* const> requests,
-                                              ModelId model, Room room) const {
+// The log of the least probability with which a row of the target can pay beside those that enter anyway.
+double worthwhile(std::span<Request* const> requests, const Room& room, const Scheduler::Options& options,
+                  double seconds_per_token) {
+  const size_t prompts = std::min(prompt_rows(requests), static_cast<size_t>(options.prompt_chunk));
+  const auto waits = [](const Request* request) {
+    return request->prompt_rows_left(kTarget) == 0 &&
+           !request->speculation.target.entered(request->speculation.tree.root().id);
+  };
+  const auto roots = std::count_if(requests.begin(), requests.end(), waits);
+  const double price =
+      room.times->least_price(static_cast<int32_t>(prompts) + static_cast<int32_t>(roots), options.row_budget);
+  return std::log(price * passes(requests, room) / seconds_per_token);  // -inf for a price of 0
+}
+
+// The log of the probability that the row is of use.
+double worth(const Planned& row) { return row.log_path + std::log(row.request->trust()); }
+bool likelier(const Planned& a, const Planned& b) { return worth(a) > worth(b); }
+
+// Of rows, the best first, each request keeps as many as its share of `budget` is. The first that must do with less
+// than it wants, if any.
+Request* cut_to_shares(std::vector<Planned>& rows, size_t budget) {
+  if (rows.size() <= budget) return nullptr;
+  std::vector<Request*> requests;  // in the order in which they come
+  std::map<Request*, size_t> number;
+  std::vector<size_t> wants;
+  for (const Planned& row : rows) {
+    const auto [at, fresh] = number.try_emplace(row.request, requests.size());
+    if (fresh) requests.push_back(row.request), wants.push_back(0);
+    ++wants[at->second];
+  }
+  std::vector<size_t> left = shares(wants, budget, 1);
+  Request* first_short = nullptr;
+  for (size_t i = 0; i < wants.size() && first_short == nullptr; ++i)
+    if (left[i] < wants[i]) first_short = requests[i];
+  std::erase_if(rows, [&](const Planned& row) {
+    size_t& mine = left[number.at(row.request)];
+    if (mine == 0) return true;
+    --mine;
+    return false;
+  });
+  return first_short;
+}
+
+// The rows of each request side by side, in the order in which the requests come.
+std::vector<Planned> side_by_side(std::span<const Planned> rows) {
+  std::map<const Request*, size_t> number;
+  std::vector<std::vector<Planned>> groups;
+  for (const Planned& row : rows) {
+    const auto [at, fresh] = number.try_emplace(row.request, groups.size());
+    if (fresh) groups.emplace_back();
+    groups[at->second].push_back(row);
+  }
+  std::vector<Planned> grouped;
+  grouped.reserve(rows.size());
+  for (const auto& group : groups) grouped.insert(grouped.end(), group.begin(), group.end());
+  return grouped;
+}
+
+}  // namespace
+
+size_t Scheduler::budget(const Room& room) const {
+  return std::min(static_cast<size_t>(options_.row_budget), room.free_cells);
+}
+
+// By arrival, beginning with the one whose turn it is.
+std::vector<Request*> Scheduler::in_turn(std::span<Request* const> requests) const {
+  std::vector<Request*> turns(requests.begin(), requests.end());
+  const auto first =
+      std::find_if(turns.begin(), turns.end(), [&](const Request* request) { return request->id >= first_; });
+  std::rotate(turns.begin(), first == turns.end() ? turns.begin() : first, turns.end());
+  return turns;
+}
+
+Plans Scheduler::compose(std::span<Request* const> by_arrival, std::span<const Room> rooms) {
+  Plans plans{.models = std::vector<std::vector<Planned>>(rooms.size()), .broken = {}};
+  std::vector<std::vector<Asked>> asked(rooms.size());
+  std::vector<Planned> rows;
+  const std::vector<Request*> requests = in_turn(by_arrival);
+  const double seconds = seconds_per_token(requests, rooms[0]);
+  const double floor = worthwhile(requests, rooms[0], options_, seconds);
+  for (Request* request : requests) {
+    Idle idle = idle_for(*request, rooms);
+    if (!idle.first_stage && idle.sources == 0) continue;
+    idle.n_requests = requests.size();
+    idle.rows = std::max<size_t>(1, kOverShare * static_cast<size_t>(options_.row_budget) / requests.size());
+    idle.floor = floor - std::log(request->trust());
+    const Speculation& speculation = request->speculation;
+    const auto plan = [&](NodeId node) { return Planned{request, node, speculation.tree.node(node).log_path}; };
+    try {
+      const Proposal proposal = propose_all(*request, idle);
+      if (idle.first_stage)
+        for (const NodeId node : proposal.enter) rows.push_back(plan(node));
+      const bool blocks = !proposal.as_pays && !speculation.target.entered(speculation.tree.root().id);
+      for (const Ask& ask : proposal.expand)
+        if (idle.source(ask.source))
+          asked[*request->sources[ask.source].draft + 1].push_back({plan(ask.node), blocks, proposal.as_pays});
+    } catch (const std::exception& error) {
+      std::erase_if(rows, [request](const Planned& row) { return row.request == request; });
+      plans.broken.emplace_back(request, error.what());
+    }
+  }
+  for (const auto& [broken, why] : plans.broken)
+    for (auto& asks : asked) std::erase_if(asks, [b = broken](const Asked& ask) { return ask.row.request == b; });
+  if (!plans.broken.empty()) return plans;  // those that are left are asked again
+  if (rooms[0].idle) plans.models[0] = compose_target(rows, requests, rooms[0], seconds);
+  for (size_t m = 1; m < rooms.size(); ++m)
+    if (rooms[m].idle)
+      plans.models[m] =
+          compose_draft(std::move(asked[m]), requests, ModelId(static_cast<int32_t>(m)), rooms[m], seconds);
+  return plans;
+}
+
+std::vector<Planned> Scheduler::roots_alone(std::span<Request* const> by_arrival, const Room& room) {
+  const std::vector<Request*> requests = in_turn(by_arrival);
+  std::vector<Planned> roots;
+  for (Request* request : requests) {
+    const NodeId root = request->speculation.tree.root().id;
+    if (request->prompt_rows_left(kTarget) == 0 && !request->speculation.target.entered(root))
+      roots.push_back({request, root});
+  }
+  return compose_target(roots, requests, room, 1.0);
+}
+
+std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed, std::span<Request* const> requests,
+                                               const Room& room, double seconds_per_token) {
+  const size_t budget = this->budget(room);
+  const size_t prompts = std::min(prompt_rows(requests), static_cast<size_t>(options_.prompt_chunk));
+  const size_t for_prompts = std::min({prompts, std::max<size_t>(1, budget / kPromptPart), budget});
+  const Request* first_short = nullptr;
+  std::vector<Planned> rows, guesses;
+  std::set<const Request*> left_out;
+  for (const Planned& row : proposed) {
+    if (!is_root(row)) {
+      if (!left_out.contains(row.request)) guesses.push_back(row);
+    } else if (rows.size() < budget - for_prompts) {
+      rows.push_back(row);
+    } else {
+      left_out.insert(row.request);
+      if (first_short == nullptr) first_short = row.request;
+    }
+  }
+
+  // A child is never likelier than its parent, so the order by probability keeps parents first.
+  std::stable_sort(guesses.begin(), guesses.end(), likelier);
+  std::vector<double> gains;
+  for (const Planned& guess : guesses) gains.push_back(std::exp(worth(guess)));
+  const size_t anyway = rows.size() + std::min(prompts, budget - rows.size());
+  guesses.resize(room.times->best_addition(static_cast<int32_t>(anyway), gains,
+                                           seconds_per_token / passes(requests, room)));
+  // What is promised may still be taken by guesses that entered before the promise: then it must wait for them to die.
+  const Request* shortest = cut_to_shares(guesses, std::min(budget - for_prompts - rows.size(), room.spare_cells));
+  if (first_short == nullptr) first_short = shortest;
+  rows.insert(rows.end(), guesses.begin(), guesses.end());
+
+  std::vector<size_t> wants;
+  for (const Request* request : requests) wants.push_back(request->prompt_rows_left(kTarget));
+  const auto chunks = shares(wants, std::min(prompts, budget - rows.size()), kPromptQuantum);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    rows.insert(rows.end(), chunks[i], Planned{.request = requests[i]});
+    if (first_short == nullptr && chunks[i] < std::min(wants[i], kPromptQuantum)) first_short = requests[i];
+  }
+  // Whoever lacked something is served first next time; else everybody in turn.
+  if (first_short != nullptr)
+    first_ = first_short->id;
+  else if (!rows.empty())
+    first_ = RequestId(requests.front()->id.value + 1);
+  return side_by_side(rows);
+}
+
+std::vector<Planned> Scheduler::compose_draft(std::vector<Asked> asked, std::span<Request* const> requests,
+                                              ModelId model, const Room& room, double seconds_per_token) {
   constexpr size_t kWorthAPass = 16;
-  const size_t budget = std::min(static_cast<size_t>(options_.row_budget), room.free_cells);
+  const size_t budget = this->budget(room);
   std::vector<Planned> rows;
   std::set<const Request*> asking, ready;  // ready: all that is committed is there or comes now
-  for (const Planned& ask : asked) asking.insert(ask.request);
-  size_t prompt_budget = std::min(budget, static_cast<size_t>(options_.prompt_chunk));
-  for (Request* request : requests) {
-    if (!request->method->speculates() || !request->source_of(model)) continue;
-    if (room.head && !room.head->knows_committed(*request)) continue;
-    const size_t left = request->prompt_rows_left(model), chunk = std::min(prompt_budget, left);
+  for (const Asked& ask : asked) asking.insert(ask.row.request);
+  std::vector<size_t> wants;
+  for (const Request* request : requests) {
+    const bool serves = request->method->speculates() && request->source_of(model) &&
+                        (!room.head || room.head->knows_committed(*request));
     // A few committed tokens cost next to nothing beside a question, but a pass of their own without one.
-    if (left < kWorthAPass && !asking.contains(request)) continue;
-    rows.insert(rows.end(), chunk, Planned{.request = request});
-    prompt_budget -= chunk;
-    if (chunk == left) ready.insert(request);
+    const size_t left = serves ? request->prompt_rows_left(model) : 0;
+    wants.push_back(left < kWorthAPass && !asking.contains(request) ? 0 : left);
+    if (serves && left == 0) ready.insert(request);
   }
+  const auto chunks = shares(wants, std::min(budget, static_cast<size_t>(options_.prompt_chunk)), kPromptQuantum);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    rows.insert(rows.end(), chunks[i], Planned{.request = requests[i]});
+    if (wants[i] > 0 && chunks[i] == wants[i]) ready.insert(requests[i]);
+  }
+
+  std::erase_if(asked, [&](const Asked& ask) { return !ready.contains(ask.row.request); });
+  std::stable_sort(asked.begin(), asked.end(), [](const Asked& a, const Asked& b) {
+    return a.blocks != b.blocks ? a.blocks : likelier(a.row, b.row);
+  });
+  keep_what_pays(asked, rows.size(), room, seconds_per_token);
+  for (const Planned& row : with_ancestors(asked, model, room, budget - rows.size())) rows.push_back(row);
+  return side_by_side(rows);
+}
+
+// Leaves out questions that may wait and whose answers are not worth their rows.
+void Scheduler::keep_what_pays(std::vector<Asked>& asked, size_t rows_anyway, const Room& room,
+                               double seconds_per_token) {
+  std::vector<double> gains;
+  for (const Asked& ask : asked)
+    if (ask.as_pays)
+      gains.push_back(std::exp(worth(ask.row)));
+    else
+      ++rows_anyway;
+  size_t left = room.times->best_addition(static_cast<int32_t>(rows_anyway), gains, seconds_per_token);
+  std::erase_if(asked, [&left](const Asked& ask) {
+    if (!ask.as_pays) return false;
+    if (left == 0) return true;
+    --left;
+    return false;
+  });
+}
+
+// The nodes asked for, with those of their ancestors that the model doesn't know, as far as rows and cells go and
+// nobody takes more than its share.
+std::vector<Planned> Scheduler::with_ancestors(std::span<const Asked> asked, ModelId model, const Room& room,
+                                               size_t budget) {
+  std::map<const Request*, size_t> number;
+  std::vector<size_t> wants;
+  for (const Asked& ask : asked) {
+    const auto [at, fresh] = number.try_emplace(ask.row.request, wants.size());
+    if (fresh) wants.push_back(0);
+    ++wants[at->second];
+  }
+  const std::vector<size_t> share = shares(wants, budget, 1);
+  std::vector<size_t> taken(share.size());
   size_t spare = room.spare_cells;
+  std::vector<Planned> rows;
   std::set<std::pair<const Request*, NodeId>> planned;
-  for (const Planned& ask : asked) {
-    if (!ready.contains(ask.request)) continue;
-    const TokenTree& tree = ask.request->speculation.tree;
+  for (const Asked& ask : asked) {
+    Request* const request = ask.row.request;
+    const TokenTree& tree = request->speculation.tree;
     std::vector<NodeId> missing;  // the node, its parent, …
-    for (NodeId node = ask.node;
-         node.valid() && !ask.request->residency(model).entered(node) && !planned.contains({ask.request, node});
+    for (NodeId node = ask.row.node; node.valid() && !request->residency(model).entered(node) &&
+                                     !planned.contains({request, node});
          node = tree.node(node).parent)
       missing.push_back(node);
     if (room.head) {
-      if (missing.empty() || planned.contains({ask.request, tree.node(missing.back()).parent}) ||
-          !room.head->can_guess(*ask.request, missing.back()))
+      if (missing.empty() || planned.contains({request, tree.node(missing.back()).parent}) ||
+          !room.head->can_guess(*request, missing.back()))
         continue;
       missing = {missing.back()};
     }
-    if (rows.size() + missing.size() > budget || missing.size() > spare + 1) break;
+    // Where there is no room for all of them the oldest go first.
+    if (const size_t most = std::min(budget, spare + 1); rows.empty() && missing.size() > most)
+      missing.erase(missing.begin(), missing.end() - static_cast<ptrdiff_t>(most));
+    size_t& mine = taken[number.at(request)];
+    // The first question of a request may bring as many ancestors as it takes.
+    if (missing.empty()) continue;
+    const bool within_share = mine == 0 || mine + missing.size() <= share[number.at(request)];
+    if (!within_share || rows.size() + missing.size() > budget || missing.size() > spare + 1) continue;
+    mine += missing.size();
     for (size_t i = missing.size(); i-- > 0;) {
-      planned.emplace(ask.request, missing[i]);
-      rows.push_back({ask.request, missing[i], tree.node(missing[i]).log_path});
+      planned.emplace(request, missing[i]);
+      rows.push_back({request, missing[i], tree.node(missing[i]).log_path});
       spare -= std::min<size_t>(spare, tree.node(missing[i]).parent.valid());
     }
   }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/wire.h"
@@ -24,10 +26,22 @@ struct Room {
   size_t free_cells = 0;
   size_t spare_cells = 0;  // free ones that are not promised to committed tokens and roots
   size_t stages = 1;
+  size_t under_way = 0;  // batches
   const PassTimes* times = nullptr;
-  const HeadFeed* head = nullptr;  // if it is a head
+  const HeadFeed* head = nullptr;  // if it is one
 };
 
+// What enters the idle models; by model, the target first.
+struct Plans {
+  std::vector<std::vector<Planned>> models;
+  std::vector<std::pair<Request*, std::string>> broken;  // requests whose method or source failed, and how
+};
+
+// Three rules hold for every model:
+//   - A row enters if it can be expected to save more time than it adds to the batch that all requests share (the
+//     price of a row). What somebody waits for enters whatever it costs: prompt rows, roots, the first row of a batch.
+//   - When rows run out, no request takes what another could use: each has its share, in turns.
+//   - The rows of a request lie side by side, so that attention reads what they have in common once.
 class Scheduler {
  public:
   struct Options {
@@ -36,21 +50,37 @@ class Scheduler {
   };
   explicit Scheduler(Options options) : options_(options) {}
 
-  // What enters each idle model now; rooms and plans are by model, the target first. Asks each method for its proposal,
-  // so trees may grow, and lets sources that answer at once do so.
+  // What enters each idle model now; rooms are by model, the target first. Asks each method for its proposal, so trees
+  // may grow, and lets sources that answer at once do so.
   //
-  // The target: the likeliest nodes of all requests, parents before children, then prompt rows in the order of arrival.
-  // A draft model: prompt rows, then the nodes to expand with those of their ancestors that it doesn't know; a head: as
-  // far as it has the states that they take, and one generation a batch.
+  // The target: roots, then the likeliest nodes of all requests that are worth their rows, beside a share of prompt
+  // rows. A draft model: prompt rows, then the nodes to expand with those of their ancestors that it doesn't know,
+  // first those whose requests have nothing else under way; a head: as far as it has the states that they take, and one
+  // generation a batch.
   // No more rows than free cells, and of speculated nodes no more than spare ones.
-  std::vector<std::vector<Planned>> compose(std::span<Request* const> requests, std::span<const Room> rooms) const;
+  Plans compose(std::span<Request* const> requests, std::span<const Room> rooms);
+
+  // The roots that have not entered, as many as there is room for: so that nobody waits for ever.
+  std::vector<Planned> roots_alone(std::span<Request* const> requests, const Room& room);
 
  private:
-  std::vector<Planned> compose_target(std::vector<Planned> rows, std::span<Request* const> requests, Room room) const;
-  std::vector<Planned> compose_draft(const std::vector<Planned>& asked, std::span<Request* const> requests,
-                                     ModelId model, Room room) const;
+  struct Asked {
+    Planned row;
+    bool blocks = false;   // its request has nothing under way
+    bool as_pays = false;  // to be left out where its row isn't worth it
+  };
+  std::vector<Request*> in_turn(std::span<Request* const> requests) const;
+  std::vector<Planned> compose_target(std::span<const Planned> rows, std::span<Request* const> requests,
+                                      const Room& room, double seconds_per_token);
+  std::vector<Planned> compose_draft(std::vector<Asked> asked, std::span<Request* const> requests, ModelId model,
+                                     const Room& room, double seconds_per_token);
+  static void keep_what_pays(std::vector<Asked>& asked, size_t rows_anyway, const Room& room, double seconds_per_token);
+  static std::vector<Planned> with_ancestors(std::span<const Asked> asked, ModelId model, const Room& room,
+                                             size_t budget);
+  size_t budget(const Room& room) const;
 
   Options options_;
+  RequestId first_;  // whose turn it is to be served first
 };
 
 }  // namespace sluice

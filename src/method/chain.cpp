@@ -31,13 +31,4 @@ Chain grow_chain(TokenTree& tree, NodeId from, int32_t length, int32_t last_posi
   }
 }
 
-void drop_what_costs_more(const TokenTree& tree, const PassTimes* times, double seconds_per_token, Chain& chain) {
-  if (times == nullptr) return;
-  std::vector<double> gains;
-  const double begin = tree.node(chain.nodes.front()).log_path;
-  for (const NodeId node : chain.nodes) gains.push_back(std::exp(tree.node(node).log_path - begin));
-  const size_t pays = times->best_width(gains, seconds_per_token);
-  while (chain.nodes.size() > pays && tree.node(chain.nodes.back()).free) chain.nodes.pop_back();
-}
-
 }  // namespace sluice

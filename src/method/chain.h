@@ -20,8 +20,4 @@ struct Chain {
 constexpr double kLeastFree = -2.5;  // log of a probability
 Chain grow_chain(TokenTree& tree, NodeId from, int32_t length, int32_t last_position, double p_min = 0.0);
 
-// Cuts off foretold tokens at the end whose rows would cost more time than they can be expected to save. Nothing is cut
-// as long as nothing is known of times.
-void drop_what_costs_more(const TokenTree& tree, const PassTimes* times, double seconds_per_token, Chain& chain);
-
 }  // namespace sluice

@@ -15,7 +15,7 @@ std::vector<NodeId> frontier(const TokenTree& tree) {
   return level;
 }
 
-void append_level(TokenTree& tree, int32_t width) {
+void append_level(TokenTree& tree, int32_t width, double floor) {
   struct Child {
     double log_path;
     uint32_t order;  // of its parent, then by rank: among equals the first wins
@@ -32,7 +32,7 @@ void append_level(TokenTree& tree, int32_t width) {
   uint32_t order = 0;
   const int32_t deepest = tree.deepest();
   for (const auto& node : tree.nodes()) {
-    if (node.position != deepest) continue;
+    if (node.position != deepest || node.log_path <= floor) continue;
     float least = 0;  // a little below what it takes
     const auto raise = [&] {
       if (children.size() == count)
@@ -42,7 +42,9 @@ void append_level(TokenTree& tree, int32_t width) {
     for (const Candidate& c : node.candidates) {
       ++order;
       if (c.probability < least) continue;
-      children.push_back({node.log_path + std::log(std::max(c.probability, 1e-30f)), order, node.id, c});
+      const double log_path = node.log_path + std::log(std::max(c.probability, 1e-30f));
+      if (log_path <= floor) continue;
+      children.push_back({log_path, order, node.id, c});
       std::push_heap(children.begin(), children.end(), better);
       if (children.size() <= count) continue;
       std::pop_heap(children.begin(), children.end(), better);

@@ -2,6 +2,7 @@
 // next.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,8 +35,10 @@ struct Idle {
   uint32_t instant = 0;                    // bit i: source i answers at once, so that it is best asked late
   const PassTimes* stage_times = nullptr;  // of the target
   const PassTimes* draft_times = nullptr;  // of the first source that is a model
-  double seconds_per_token = 1.0;          // of the answer so far
   size_t n_requests = 1;                   // that are running, this one included
+  // What the method may save itself: no more of its rows would enter, and none whose path is less likely (a log).
+  size_t rows = std::numeric_limits<size_t>::max();
+  double floor = -std::numeric_limits<double>::infinity();
   size_t n_stages = 1;                     // of the target
   bool source(size_t i = 0) const { return (sources >> i & 1) != 0; }
   bool answers_at_once(size_t i = 0) const { return (instant >> i & 1) != 0; }
@@ -51,6 +54,7 @@ struct Ask {
 struct Proposal {
   std::vector<NodeId> enter;  // waiting nodes for the first stage, best first, parents before children
   std::vector<Ask> expand;    // best first; to be asked again as long as it isn't answered
+  bool as_pays = false;       // of `expand` only as many as their rows are worth
 };
 
 // Who drafts when ssd did not foresee an outcome: the draft model, n-grams, or the one for few requests and the other

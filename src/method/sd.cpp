@@ -10,7 +10,6 @@ Proposal SpeculativeDecoding::propose(Speculation& speculation, const Idle& idle
   Chain chain = grow_chain(tree, tree.root().id, length_, speculation.last_position, p_min_);
   if (chain.undrafted) return {.enter = {}, .expand = {{chain.nodes.back()}}};
   if (!idle.first_stage) return {};
-  drop_what_costs_more(tree, idle.stage_times, idle.seconds_per_token, chain);
   return {.enter = std::move(chain.nodes), .expand = {}};
 }
 

@@ -8,11 +8,12 @@ namespace sluice {
 
 namespace {
 
-std::vector<Ask> undrafted_frontier(const TokenTree& tree) {
+// Of the deepest level, below which nodes may pay.
+std::vector<Ask> undrafted_frontier(const TokenTree& tree, double floor) {
   std::vector<Ask> asks;
   const int32_t deepest = tree.deepest();
   for (const auto& node : tree.nodes())
-    if (node.position == deepest && !node.drafted) asks.push_back({node.id});
+    if (node.position == deepest && !node.drafted && node.log_path > floor) asks.push_back({node.id});
   return asks;
 }
 
@@ -24,16 +25,16 @@ Proposal SpecPipe::propose(Speculation& speculation, const Idle& idle) {
   if (!idle.first_stage && idle.answers_at_once()) return proposal;
   if (idle.first_stage) {
     // The last level is chosen as late as can be, when the newest verdict is known.
-    grow(speculation, levels_);
+    grow(speculation, levels_, idle);
     proposal.enter = first_waiting_levels(speculation, levels_);
     cut_to_part(proposal.enter);
     if (!proposal.enter.empty() && idle.answers_at_once()) return proposal;
   } else {
-    grow(speculation, levels_ - 1);
+    grow(speculation, levels_ - 1, idle);
   }
   // The source guesses the next level from the one that enters now, or entered last, while the pipeline computes.
   const int32_t waiting = idle.first_stage ? 0 : waiting_levels(speculation);
-  if (waiting < levels_ && tree.deepest() < speculation.last_position) proposal.expand = undrafted_frontier(tree);
+  if (waiting < levels_ && tree.deepest() < speculation.last_position) proposal.expand = undrafted_frontier(tree, idle.floor);
   return proposal;
 }
 
@@ -54,12 +55,12 @@ void SpecPipe::cut_to_part(std::vector<NodeId>& level) const {
 }
 
 // Until so many levels wait, or the source has not yet spoken of all nodes of the deepest.
-void SpecPipe::grow(Speculation& speculation, int32_t levels) {
+void SpecPipe::grow(Speculation& speculation, int32_t levels, const Idle& idle) {
   TokenTree& tree = speculation.tree;
   for (int32_t waiting = waiting_levels(speculation); waiting < levels; ++waiting) {
-    if (tree.deepest() >= speculation.last_position || !undrafted_frontier(tree).empty()) return;
+    if (tree.deepest() >= speculation.last_position || !undrafted_frontier(tree, idle.floor).empty()) return;
     const size_t before = tree.size();
-    append_level(tree, width_);
+    append_level(tree, static_cast<int32_t>(std::min(static_cast<size_t>(width_), idle.rows)), idle.floor);
     if (tree.size() == before) return;  // the source has nothing to say
   }
 }

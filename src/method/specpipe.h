@@ -20,7 +20,7 @@ class SpecPipe final : public Method {
  private:
   int32_t waiting_levels(const Speculation& speculation) const;
   void cut_to_part(std::vector<NodeId>& level) const;
-  void grow(Speculation& speculation, int32_t levels);
+  void grow(Speculation& speculation, int32_t levels, const Idle& idle);
 
   int32_t width_;   // w
   int32_t levels_;  // that enter in a step: 1, or more as section 3.4 tried

@@ -2,17 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <vector>
 
 namespace sluice {
 namespace {
 
-TEST(PassTimes, LiesOnALineBetweenWidthsThatWereSeenAndIsFlatBeyond) {
+TEST(PassTimes, LiesOnALineBetweenWidthsThatWereSeenAndIsTakenForCheapBeyond) {
   PassTimes times;
   EXPECT_EQ(times.seconds(4), 0.0);
   times.saw(2, 1.0);
   times.saw(6, 3.0);
-  EXPECT_DOUBLE_EQ(times.seconds(1), 1.0);
+  EXPECT_DOUBLE_EQ(times.seconds(1), 0.5);
   EXPECT_DOUBLE_EQ(times.seconds(2), 1.0);
   EXPECT_DOUBLE_EQ(times.seconds(3), 1.5);
   EXPECT_DOUBLE_EQ(times.seconds(6), 3.0);
@@ -44,23 +46,53 @@ TEST(PassTimes, AWidthThatWasHeldUpOnceIsTriedAgain) {
   EXPECT_EQ(times.seconds(8), 100.0);  // seen often enough
 }
 
-// By trying every width.
-TEST(PassTimes, TheBestWidthIsTheOneThatGainsMost) {
+// By trying every number of rows.
+TEST(PassTimes, TheBestAdditionIsTheOneThatGainsMost) {
   PassTimes times;
-  for (int32_t rows = 1; rows <= 6; ++rows) times.saw(rows, rows <= 3 ? 1.0 : 0.4 * rows);
-  for (const double worth : {0.01, 0.5, 1.0, 2.0, 4.0, 40.0})
-    for (const std::vector<double>& gains :
-         {std::vector{1.0, 0.8, 0.5, 0.3, 0.1, 0.01}, std::vector{0.02, 0.01}, {1.0}}) {
-      size_t best = 0;
-      double most = -1e300, sum = 0.0;
-      for (size_t w = 1; w <= gains.size(); ++w) {
-        sum += gains[w - 1];
-        const double value = sum * worth - times.seconds(static_cast<int32_t>(w));
-        if (value > most) best = w, most = value;
+  for (int32_t rows = 1; rows <= 9; ++rows) times.saw(rows, rows <= 3 ? 1.0 : 0.4 * rows);
+  for (const int32_t base : {0, 1, 2, 3, 8})
+    for (const double worth : {0.01, 0.5, 1.0, 2.0, 4.0, 40.0})
+      for (const std::vector<double>& gains :
+           {std::vector{1.0, 0.8, 0.5, 0.3, 0.1, 0.01}, std::vector{0.02, 0.01}, {1.0}}) {
+        size_t best = 0;
+        double most = -1e300;
+        for (size_t n = base == 0 ? 1 : 0; n <= gains.size(); ++n) {
+          const double value = std::accumulate(gains.begin(), gains.begin() + static_cast<ptrdiff_t>(n), 0.0) * worth -
+                               times.seconds(base + static_cast<int32_t>(n));
+          if (value > most) best = n, most = value;
+        }
+        EXPECT_EQ(times.best_addition(base, gains, worth), best) << base << " rows, worth " << worth;
       }
-      EXPECT_EQ(times.best_width(gains, worth), best) << worth;
+  EXPECT_EQ(times.best_addition(0, {}, 1.0), 0u);
+}
+
+TEST(PassTimes, WhatAGuessAddsIsLookedUpWhereTheBatchIs) {
+  PassTimes times;  // flat up to 8 rows
+  times.saw(1, 1.0);
+  times.saw(8, 1.0);
+  times.saw(16, 2.0);
+  const std::vector<double> gains(8, 0.1);
+  EXPECT_EQ(times.best_addition(1, std::span(gains).first(7), 1.0), 7u);
+  EXPECT_EQ(times.best_addition(8, gains, 1.0), 0u);
+  EXPECT_EQ(times.best_addition(8, gains, 1.3), 8u);
+}
+
+// By looking at every width.
+TEST(PassTimes, TheLeastPriceIsThatOfTheBestWidth) {
+  PassTimes times;
+  EXPECT_EQ(times.least_price(1, 64), 0.0);
+  times.saw(1, 1.0);
+  times.saw(4, 1.6);
+  times.saw(8, 1.9);
+  times.saw(32, 6.0);
+  for (const int32_t base : {0, 1, 3, 4, 6, 8, 20, 32, 40})
+    for (const int32_t most : {2, 8, 16, 64}) {
+      const int32_t first = std::max(base, 1);
+      double least = most > first ? 1e300 : 0.0;
+      for (int32_t rows = first + 1; rows <= most; ++rows)
+        least = std::min(least, (times.seconds(rows) - times.seconds(first)) / (rows - first));
+      EXPECT_NEAR(times.least_price(base, most), least, 1e-12) << base << " of " << most;
     }
-  EXPECT_EQ(times.best_width({}, 1.0), 0u);
 }
 
 }  // namespace

@@ -209,8 +209,9 @@ TEST(Engine, RefusesWhatItCannotDoAndSaysWhy) {
     spec.prompt.push_back(token);
     EXPECT_NE(error_of(*engine, spec).find("token " + std::to_string(token)), std::string::npos);
   }
+  const auto small = make_engine(six_layers(), {.stages = 2, .context = 64, .n_cells = 40});
+  EXPECT_NE(error_of(*small, ask("abc", 50)).find("40 cells"), std::string::npos);
   const RequestId id = submit(*engine, ask("abc", 20));
-  EXPECT_NE(error_of(*engine, ask("abc", 20)).find("40 cells"), std::string::npos);
   finish(*engine);
   EXPECT_EQ(answer(*engine, id), alone(ask("abc", 20)));  // none of this did any harm
   engine->release(id);

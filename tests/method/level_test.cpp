@@ -46,6 +46,17 @@ TEST(AppendLevel, TakesTheLikeliestPathsOfTheWholeLevel) {
   }
 }
 
+TEST(AppendLevel, LeavesOutWhatIsNotAboveTheFloor) {
+  TokenTree tree(0, 5);
+  tree.set_candidates(tree.root().id, {{1, 0.5f}, {2, 0.3f}, {3, 0.1f}});
+  append_level(tree, 8, std::log(0.2));
+  ASSERT_EQ(tree.size(), 3u);
+  for (size_t i = 1; i < 3; ++i) tree.set_candidates(tree.nodes()[i].id, {{7, 0.5f}, {8, 0.1f}});
+  append_level(tree, 8, std::log(0.2));
+  ASSERT_EQ(tree.size(), 4u);
+  EXPECT_EQ(tree.path(tree.nodes().back().id), (std::vector<Token>{1, 7}));
+}
+
 TEST(AppendLevel, AddsNothingWhereNothingWasSaid) {
   TokenTree tree(0, 0);
   append_level(tree, 4);

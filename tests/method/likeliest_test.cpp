@@ -200,35 +200,5 @@ TEST(GrowChain, WaitsForNoDraftBehindAnUnlikelyPath) {
   EXPECT_TRUE(grow_chain(silent, silent.root().id, 3, 100, 1.0).undrafted) << "nothing has been said yet";
 }
 
-TEST(DropWhatCostsMore, CutsForetoldTokensWhoseRowsDoNotPay) {
-  TokenTree tree(0, 5);
-  const Chain whole = foretold_chain(tree, 2, 0.9f, 13);
-  ASSERT_EQ(whole.nodes.size(), 9u);
-  Chain chain = whole;
-  drop_what_costs_more(tree, nullptr, 1.0, chain);
-  EXPECT_EQ(chain.nodes, whole.nodes);
-  PassTimes times;
-  drop_what_costs_more(tree, &times, 1.0, chain);
-  EXPECT_EQ(chain.nodes, whole.nodes) << "no pass was seen";
-  for (int32_t rows = 1; rows <= 16; ++rows) times.saw(rows, 1.0 + (rows > 4 ? 0.7 * (rows - 4) : 0.0));
-  drop_what_costs_more(tree, &times, 1.0, chain);
-  EXPECT_EQ(chain.nodes.size(), 4u);  // 0.9^4 = 0.656 of a token's time for 0.7 of it
-  EXPECT_TRUE(std::equal(chain.nodes.begin(), chain.nodes.end(), whole.nodes.begin()));
-}
-
-TEST(DropWhatCostsMore, LeavesWhatADraftSaid) {
-  TokenTree tree(0, 5);
-  NodeId at = tree.root().id;
-  Chain chain{.nodes = {at}};
-  for (int i = 0; i < 4; ++i) {
-    tree.set_candidates(at, {{1, 0.1f}});
-    chain.nodes.push_back(at = tree.append(at, 1, 0.1f));
-  }
-  PassTimes times;
-  for (int32_t rows = 1; rows <= 16; ++rows) times.saw(rows, rows);
-  drop_what_costs_more(tree, &times, 1.0, chain);
-  EXPECT_EQ(chain.nodes.size(), 5u);
-}
-
 }  // namespace
 }  // namespace sluice

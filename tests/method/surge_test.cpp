@@ -123,22 +123,18 @@ TEST(Surge, WhatIsTooUnlikelyIsWorthNoRow) {
   EXPECT_EQ(play.tree().size(), 2u);
 }
 
-// Rows beyond the fourth are dear, and candidates fall off quickly.
-TEST(Surge, ARowEntersIfItCanBeExpectedToSaveMoreTimeThanItTakes) {
-  PassTimes times;
-  for (int32_t rows = 1; rows <= 8; ++rows) times.saw(rows, rows <= 4 ? 1.0 : 1.0 + 0.5 * (rows - 4));
+TEST(Surge, ProposesNoMoreAndNothingLessLikelyThanCanEnter) {
   const Oracle oracle = [](const Tokens&) -> std::vector<Candidate> {
     return {{1, 0.3f}, {2, 0.25f}, {3, 0.2f}, {4, 0.1f}, {5, 0.08f}, {6, 0.05f}};
   };
-  const auto rows_that_enter = [&](double seconds_per_token) {
+  const auto rows_that_enter = [&](size_t rows, double least) {
     Scripted play("surge", {.width = 6, .draft_rows = 1}, oracle);
     play.answer({play.tree().root().id});
-    return play.propose({.first_stage = true, .stage_times = &times, .seconds_per_token = seconds_per_token})
-        .enter.size();
+    return play.propose({.first_stage = true, .rows = rows, .floor = std::log(least)}).enter.size();
   };
-  EXPECT_EQ(rows_that_enter(1.0), 4u);  // the root, .3, .25, .2; a fifth row costs .5 and may save .1
-  EXPECT_EQ(rows_that_enter(5.5), 5u);  // now .55
-  EXPECT_EQ(rows_that_enter(50.0), 6u);
+  EXPECT_EQ(rows_that_enter(100, 0.0), 6u);
+  EXPECT_EQ(rows_that_enter(3, 0.0), 3u);
+  EXPECT_EQ(rows_that_enter(100, 0.15), 4u);  // the root, .3, .25, .2
 }
 
 TEST(Surge, NothingGoesBeyondTheLastPosition) {

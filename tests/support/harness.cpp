@@ -129,7 +129,9 @@ std::unique_ptr<Executor> make_executor(const Opened& opened, const PipelineSpec
                        : make_virtual_executor(std::move(pipelines), setup.jitter);
 }
 
-std::unique_ptr<Engine> make_engine(const Opened& opened, const PipelineSpec& setup) {
+std::unique_ptr<Engine> make_engine(
+    const Opened& opened, const PipelineSpec& setup,
+    const std::function<std::unique_ptr<Executor>(std::unique_ptr<Executor>)>& wrap) {
   EngineOptions options{.context = setup.context,
                         .n_cells = cells_of(setup),
                         .drafts = {},
@@ -141,7 +143,9 @@ std::unique_ptr<Engine> make_engine(const Opened& opened, const PipelineSpec& se
     options.drafts.push_back({draft->model.hparams().name, cells_of(setup), 1, {}});
   if (setup.head != nullptr) options.drafts.push_back({"head", cells_of(setup), 1, setup.head->parameters()});
   if (!setup.threads || setup.paced) options.cost = cost_of(opened, setup);
-  return std::make_unique<Engine>(opened.tokenizer, make_executor(opened, setup), std::move(options));
+  auto executor = make_executor(opened, setup);
+  if (wrap) executor = wrap(std::move(executor));
+  return std::make_unique<Engine>(opened.tokenizer, std::move(executor), std::move(options));
 }
 
 RequestId submit(Engine& engine, const RequestSpec& spec) { return value_of(engine.submit(spec)); }

@@ -1,6 +1,7 @@
 // Engines on small models for tests that look at whole answers, and plain decoding to compare them with.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,7 +66,10 @@ std::string describe(const PipelineSpec& setup);
 std::string describe(const RequestSpec& spec);
 
 std::unique_ptr<Executor> make_executor(const Opened& opened, const PipelineSpec& setup);
-std::unique_ptr<Engine> make_engine(const Opened& opened, const PipelineSpec& setup);
+// `wrap`: puts something around the executor, for instance an ear.
+std::unique_ptr<Engine> make_engine(
+    const Opened& opened, const PipelineSpec& setup,
+    const std::function<std::unique_ptr<Executor>(std::unique_ptr<Executor>)>& wrap = {});
 
 // Submits and steps; errors end the test program.
 RequestId submit(Engine& engine, const RequestSpec& spec);

@@ -1,0 +1,43 @@
+// An executor that tells what passes through it, and may change it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "pipeline/executor.h"
+
+namespace sluice::test {
+
+class Spy final : public Executor {
+ public:
+  std::function<void(ModelId, const Batch&)> on_submit;
+  std::function<void(Event&)> on_event;
+
+  explicit Spy(std::unique_ptr<Executor> executor) : executor_(std::move(executor)) {}
+
+  Event next() override {
+    Event event = executor_->next();
+    if (on_event) on_event(event);
+    return event;
+  }
+  std::optional<Event> poll() override {
+    auto event = executor_->poll();
+    if (event && on_event) on_event(*event);
+    return event;
+  }
+  void submit(ModelId model, Batch batch) override {
+    if (on_submit) on_submit(model, batch);
+    executor_->submit(model, std::move(batch));
+  }
+  void cancel(ModelId model, Cancel cancel) override { executor_->cancel(model, std::move(cancel)); }
+  void wake_at(double time) override { executor_->wake_at(time); }
+  double now() const override { return executor_->now(); }
+  bool simulated() const override { return executor_->simulated(); }
+  const char* name() const override { return executor_->name(); }
+
+ private:
+  std::unique_ptr<Executor> executor_;
+};
+
+}  // namespace sluice::test
