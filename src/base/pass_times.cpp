@@ -9,28 +9,35 @@ namespace sluice {
 
 void PassTimes::saw(int32_t rows, double seconds) {
   if (rows == 0) return;
-  constexpr int64_t kUntilTriedAgain = 32;
   ++passes_;
-  std::erase_if(seen_, [&](const auto& width) {
-    const Seen& seen = width.second;
-    return seen.n < std::ssize(seen.last) && passes_ - seen.at > kUntilTriedAgain;
-  });
+  constexpr int64_t kUntilDoubted = 32;  // passes; of what was seen twice four times as many
+  for (auto& [width, other] : seen_) {
+    if (other.n >= std::ssize(other.last) || passes_ - other.at <= (other.n == 1 ? 1 : 4) * kUntilDoubted) continue;
+    other.doubt *= 0.8;
+    other.at = passes_;
+  }
   Seen& seen = seen_[rows];
   seen.last[static_cast<size_t>(seen.n++) % seen.last.size()] = seconds;
   seen.at = passes_;
+  seen.doubt = 1.0;
 }
 
 double PassTimes::believed(const Seen& seen) {
   const auto [a, b, c] = seen.last;
-  if (seen.n == 1) return a;
-  if (seen.n == 2) return std::min(a, b);
+  if (seen.n == 1) return seen.doubt * a;
+  if (seen.n == 2) return seen.doubt * std::min(a, b);
   return std::max(std::min(a, b), std::min(std::max(a, b), c));
 }
 
 double PassTimes::seconds(int32_t rows) const {
   if (seen_.empty()) return 0.0;
   const auto above = seen_.lower_bound(rows);
-  if (above == seen_.end()) return believed(seen_.rbegin()->second);
+  if (above == seen_.end()) {
+    const auto& [narrowest, least] = *seen_.begin();
+    const auto& [widest, most] = *seen_.rbegin();
+    const double rise = std::max(0.0, believed(most) - believed(least));
+    return believed(most) + (widest == narrowest ? 0.0 : rise * (rows - widest) / (widest - narrowest));
+  }
   if (above->first == rows) return believed(above->second);
   if (above == seen_.begin()) return believed(above->second) * rows / above->first;
   const auto below = std::prev(above);

@@ -14,9 +14,10 @@ class PassTimes {
   void saw(int32_t rows, double seconds);
 
   // The median of a width's last three passes, of fewer the shortest. Between widths that were seen on a line; beyond
-  // the widest as much as the widest, and of the narrowest its share, so that a width is tried before it is thought too
-  // dear; 0 as long as nothing is known. A width that was seen less than three times is forgotten after a while, and so tried again: otherwise one
-  // pass that something else held up would banish it for good.
+  // the widest rising as on average before it; of the narrowest its share, so that a width is tried before it is
+  // thought too dear; 0 as long as nothing is known. A width that was seen less than three times is thought a little
+  // less dear from while to while, and so tried again: otherwise one pass that something else held up would banish it
+  // for good.
   double seconds(int32_t rows) const;
 
   // How many rows beyond the first `base` pay: the number from 0 to gains.size() at which the sum of the first gains,
@@ -33,7 +34,8 @@ class PassTimes {
   struct Seen {
     std::array<double, 3> last{};
     int64_t n = 0;
-    int64_t at = 0;  // the pass of the newest
+    int64_t at = 0;  // the pass of the newest, or of the last doubt
+    double doubt = 1.0;
   };
   static double believed(const Seen& seen);
 

@@ -266,8 +266,8 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
   std::vector<double> gains;
   for (const Planned& guess : guesses) gains.push_back(std::exp(worth(guess)));
   const size_t anyway = rows.size() + std::min(prompts, budget - rows.size());
-  guesses.resize(room.times->best_addition(static_cast<int32_t>(anyway), gains,
-                                           seconds_per_token / passes(requests, room)));
+  guesses.resize(
+      room.times->best_addition(static_cast<int32_t>(anyway), gains, seconds_per_token / passes(requests, room)));
   // What is promised may still be taken by guesses that entered before the promise: then it must wait for them to die.
   const Request* shortest = cut_to_shares(guesses, std::min(budget - for_prompts - rows.size(), room.spare_cells));
   if (first_short == nullptr) first_short = shortest;
@@ -357,8 +357,8 @@ std::vector<Planned> Scheduler::with_ancestors(std::span<const Asked> asked, Mod
     Request* const request = ask.row.request;
     const TokenTree& tree = request->speculation.tree;
     std::vector<NodeId> missing;  // the node, its parent, …
-    for (NodeId node = ask.row.node; node.valid() && !request->residency(model).entered(node) &&
-                                     !planned.contains({request, node});
+    for (NodeId node = ask.row.node;
+         node.valid() && !request->residency(model).entered(node) && !planned.contains({request, node});
          node = tree.node(node).parent)
       missing.push_back(node);
     if (room.head) {

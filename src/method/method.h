@@ -39,7 +39,7 @@ struct Idle {
   // What the method may save itself: no more of its rows would enter, and none whose path is less likely (a log).
   size_t rows = std::numeric_limits<size_t>::max();
   double floor = -std::numeric_limits<double>::infinity();
-  size_t n_stages = 1;                     // of the target
+  size_t n_stages = 1;  // of the target
   bool source(size_t i = 0) const { return (sources >> i & 1) != 0; }
   bool answers_at_once(size_t i = 0) const { return (instant >> i & 1) != 0; }
 };

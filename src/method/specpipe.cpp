@@ -34,7 +34,8 @@ Proposal SpecPipe::propose(Speculation& speculation, const Idle& idle) {
   }
   // The source guesses the next level from the one that enters now, or entered last, while the pipeline computes.
   const int32_t waiting = idle.first_stage ? 0 : waiting_levels(speculation);
-  if (waiting < levels_ && tree.deepest() < speculation.last_position) proposal.expand = undrafted_frontier(tree, idle.floor);
+  if (waiting < levels_ && tree.deepest() < speculation.last_position)
+    proposal.expand = undrafted_frontier(tree, idle.floor);
   return proposal;
 }
 

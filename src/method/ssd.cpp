@@ -30,16 +30,20 @@ Proposal Ssd::begin_round(Speculation& speculation, const Idle& idle) {
   begin_ = tree.root().position;
   foreseen_.clear();
   fan_ = fan_out();
-  if (saguaro_.odds) saguaro_.c = best_c(idle);
+  chain_by_ngrams_ = by_ngrams_.contains(chain.nodes.front());
+  if (saguaro_.odds) saguaro_.c = best_c(speculation, idle);
   return {.enter = chain.nodes, .expand = {}};
+}
+
+// Who drafts after a miss.
+bool Ssd::falls_back_on_ngrams(const Speculation& speculation, const Idle& idle) const {
+  if (speculation.n_sources < 2) return false;
+  return fallback_ == Fallback::kNgram || (fallback_ == Fallback::kAuto && idle.n_requests > kFew);
 }
 
 // The source of a chain that is not there yet. A foreseen one is only late.
 size_t Ssd::drafter(const Speculation& speculation, const Idle& idle) const {
-  if (speculation.n_sources < 2) return kModel;
-  if (foreseen(speculation.tree.root().id)) return kModel;
-  const bool many = fallback_ == Fallback::kNgram || (fallback_ == Fallback::kAuto && idle.n_requests > kFew);
-  return many ? kNgrams : kModel;
+  return falls_back_on_ngrams(speculation, idle) && !foreseen(speculation.tree.root().id) ? kNgrams : kModel;
 }
 
 void Ssd::drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates,
@@ -79,6 +83,10 @@ Proposal Ssd::draft_outcomes(Speculation& speculation) {
 // The verification is over, and the root is the target's own token after k accepted ones.
 void Ssd::note_outcome(const TokenTree& tree) {
   const auto& root = tree.root();
+  if (std::find(chain_.begin(), chain_.end(), root.id) != chain_.end()) {  // only its beginning could enter
+    chain_.clear();
+    return;
+  }
   const bool hit = foreseen(root.id);
   const size_t k = std::min(static_cast<size_t>(std::max(0, root.position - begin_ - 1)), chain_.size() - 1);
   if (outcomes_.size() <= k) outcomes_.resize(k + 1);
@@ -87,6 +95,8 @@ void Ssd::note_outcome(const TokenTree& tree) {
   auto& [tries, missed] = misses_[fan_[std::min(k, fan_.size() - 1)]];
   ++tries;
   missed += !hit;
+  ngram_rounds_ += chain_by_ngrams_;
+  if (chain_by_ngrams_) ngram_tokens_ += static_cast<int64_t>(k) + 1;
   chain_.clear();
   by_ngrams_.clear();
 }
@@ -111,12 +121,18 @@ void Ssd::learn(std::span<const SaguaroOdds> odds) {
 // C: a smaller one is accepted less often, but misses less often. Of kSaguaroChoices what would have made most tokens a
 // second of the rounds so far, a hit taking a verification or drafting for all outcomes, whichever is longer, and a
 // miss drafting after the verification.
-double Ssd::best_c(const Idle& idle) const {
+double Ssd::best_c(const Speculation& speculation, const Idle& idle) const {
   if (n_odds_ == 0 || idle.stage_times == nullptr || idle.draft_times == nullptr) return 1.0;
   const double verification = static_cast<double>(idle.n_stages) * idle.stage_times->seconds(length_ + 1);
   if (verification <= 0.0) return 1.0;
   theory::SsdRound round{.prespeculation_time = length_ * idle.draft_times->seconds(budget_) / verification,
                          .fallback_time = length_ * idle.draft_times->seconds(1) / verification};
+  // N-grams answer at once, with chains that are worth what they have been so far: at first, nothing.
+  const bool by_ngrams = falls_back_on_ngrams(speculation, idle);
+  if (by_ngrams) {
+    round.fallback_time = 0.0;
+    round.fallback_tokens = static_cast<double>(ngram_tokens_ + 1) / static_cast<double>(ngram_rounds_ + 1);
+  }
   const Outcomes whole = outcomes_.size() > static_cast<size_t>(length_) ? outcomes_.back() : Outcomes{};
   const double hits_of_whole = (static_cast<double>(whole.hits) + 1.0) / (static_cast<double>(whole.rounds) + 2.0);
 
@@ -127,7 +143,8 @@ double Ssd::best_c(const Idle& idle) const {
     const double hits_of_cut = rejected > 0.0 ? odds_[i].hit / rejected : 1.0;
     const double acceptance = std::clamp(accepted, 0.0, 1.0);
     const double kept = accepted_length_distribution(acceptance, length_).back();  // whole, of all rounds
-    round.tokens = round.fallback_tokens = theory::expected_round_tokens(acceptance, length_);
+    round.tokens = theory::expected_round_tokens(acceptance, length_);
+    if (!by_ngrams) round.fallback_tokens = round.tokens;
     round.hit_rate = std::min(1.0, (1.0 - kept) * hits_of_cut + kept * hits_of_whole);
     const double rate = theory::ssd_speedup(round);
     if (rate > most) {

@@ -55,11 +55,12 @@ class Ssd final : public Method {
  private:
   Proposal begin_round(Speculation& speculation, const Idle& idle);
   Proposal draft_outcomes(Speculation& speculation);
+  bool falls_back_on_ngrams(const Speculation& speculation, const Idle& idle) const;
   size_t drafter(const Speculation& speculation, const Idle& idle) const;
   void note_outcome(const TokenTree& tree);
   std::vector<int> fan_out() const;
   bool foreseen(NodeId node) const { return std::find(foreseen_.begin(), foreseen_.end(), node) != foreseen_.end(); }
-  double best_c(const Idle& idle) const;
+  double best_c(const Speculation& speculation, const Idle& idle) const;
 
   int32_t length_;  // K
   int32_t budget_;  // B: outcomes foreseen
@@ -73,6 +74,8 @@ class Ssd final : public Method {
   int32_t begin_ = 0;  // the position of its root
   std::vector<NodeId> foreseen_;
   std::set<NodeId> by_ngrams_;                             // of whose children only n-grams have spoken
+  bool chain_by_ngrams_ = false;                           // of the round
+  int64_t ngram_rounds_ = 0, ngram_tokens_ = 0;            // rounds of such chains, and what they made
   std::vector<Outcomes> outcomes_;                         // by k
   std::map<int32_t, std::pair<int64_t, int64_t>> misses_;  // by fan-out: tries, misses
   std::vector<int> fan_;                                   // of the round

@@ -12,13 +12,17 @@ namespace {
 TEST(PassTimes, LiesOnALineBetweenWidthsThatWereSeenAndIsTakenForCheapBeyond) {
   PassTimes times;
   EXPECT_EQ(times.seconds(4), 0.0);
+  PassTimes once;
+  once.saw(4, 2.0);
+  EXPECT_DOUBLE_EQ(once.seconds(64), 2.0);
+  EXPECT_DOUBLE_EQ(once.seconds(2), 1.0);
   times.saw(2, 1.0);
   times.saw(6, 3.0);
   EXPECT_DOUBLE_EQ(times.seconds(1), 0.5);
   EXPECT_DOUBLE_EQ(times.seconds(2), 1.0);
   EXPECT_DOUBLE_EQ(times.seconds(3), 1.5);
   EXPECT_DOUBLE_EQ(times.seconds(6), 3.0);
-  EXPECT_DOUBLE_EQ(times.seconds(64), 3.0);
+  EXPECT_DOUBLE_EQ(times.seconds(14), 7.0);
 }
 
 TEST(PassTimes, OnePassInThreeMayBeHeldUp) {
@@ -40,7 +44,11 @@ TEST(PassTimes, AWidthThatWasHeldUpOnceIsTriedAgain) {
   for (int i = 0; i < 30; ++i) times.saw(4, 1.0);
   EXPECT_EQ(times.seconds(8), 100.0);
   for (int i = 0; i < 3; ++i) times.saw(4, 1.0);
-  EXPECT_EQ(times.seconds(8), 1.0);  // what the widest takes
+  EXPECT_EQ(times.seconds(8), 80.0);
+  for (int i = 0; i < 700; ++i) times.saw(4, 1.0);
+  EXPECT_LT(times.seconds(8), 2.0);
+  times.saw(8, 1.5);
+  EXPECT_EQ(times.seconds(8), 1.5);
   for (int i = 0; i < 3; ++i) times.saw(8, 100.0);
   for (int i = 0; i < 100; ++i) times.saw(4, 1.0);
   EXPECT_EQ(times.seconds(8), 100.0);  // seen often enough

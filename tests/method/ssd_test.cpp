@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "plan/fan_out.h"
 #include "method/scripted.h"
+#include "plan/fan_out.h"
 
 namespace sluice {
 namespace {
@@ -223,8 +223,8 @@ TEST(Ssd, NothingGoesBeyondTheLastPosition) {
 }
 
 // C after verifications with these odds, when K draft passes take so much of a verification.
-double chosen_c(const std::vector<SaguaroOdds>& odds, double drafting) {
-  Round round({.depth = 4, .budget = 12, .saguaro = 0.0});
+double chosen_c(const std::vector<SaguaroOdds>& odds, double drafting, Fallback fallback = Fallback::kDraft) {
+  Round round({.depth = 4, .budget = 12, .fallback = fallback, .saguaro = 0.0}, fallback == Fallback::kDraft ? 1 : 2);
   EXPECT_EQ(round.ssd.saguaro(round.play.tree(), round.chain[0]).c, 1.0) << "nothing is known yet";
   for (int i = 0; i < 3; ++i) round.ssd.learn(odds);
   round.outcome(1, 2);
@@ -248,6 +248,14 @@ TEST(Ssd, CIsSmallWhereMissesCostMoreThanRejections) {
   EXPECT_EQ(chosen_c(odds, 0.0), 1.0) << "a miss costs nothing";
   for (size_t i = 0; i < odds.size(); ++i) odds[i].hit = 0.9;
   EXPECT_EQ(chosen_c(odds, 0.9), 1.0) << "nothing is won";
+}
+
+// Who falls back on n-grams loses no time by a miss, but nearly all of the tokens of a round.
+TEST(Ssd, CReckonsWithTheFallbackThatThereIs) {
+  std::vector<SaguaroOdds> odds;
+  for (const double c : kSaguaroChoices) odds.push_back({.accepted = 0.6 + 0.1 * c, .hit = 0.9 - 0.6 * c});
+  EXPECT_EQ(chosen_c(odds, 0.0, Fallback::kDraft), 1.0) << "the draft model drafts as much, and at once";
+  EXPECT_LT(chosen_c(odds, 0.0, Fallback::kNgram), 0.3) << "n-grams draft at once, but hardly anything";
 }
 
 TEST(Ssd, FIsWhatIsDraftedForBehindTheToken) {

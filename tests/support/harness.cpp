@@ -129,9 +129,8 @@ std::unique_ptr<Executor> make_executor(const Opened& opened, const PipelineSpec
                        : make_virtual_executor(std::move(pipelines), setup.jitter);
 }
 
-std::unique_ptr<Engine> make_engine(
-    const Opened& opened, const PipelineSpec& setup,
-    const std::function<std::unique_ptr<Executor>(std::unique_ptr<Executor>)>& wrap) {
+std::unique_ptr<Engine> make_engine(const Opened& opened, const PipelineSpec& setup,
+                                    const std::function<std::unique_ptr<Executor>(std::unique_ptr<Executor>)>& wrap) {
   EngineOptions options{.context = setup.context,
                         .n_cells = cells_of(setup),
                         .drafts = {},
