@@ -34,7 +34,10 @@ json default_of(const std::string& setting) {
   if (setting == "lossy") return options.lossy;
   if (setting == "lossy_p") return options.sampling.accept_p;
   if (setting == "group") return options.group;
-  if (setting == "concurrency") return options.concurrency;
+  if (setting == "arrivals") return options.arrivals;
+  if (setting == "arrivals_seed") return options.arrivals_seed;
+  if (setting == "also") return options.also;
+  if (setting == "also_seconds") return options.also_seconds;
   if (setting == "draft_vocab") return options.draft_vocab;
   if (setting == "draft_p_min") return options.draft_p_min;
   return {};
@@ -55,13 +58,14 @@ bool is_run(const json& run) {
     if (!run.contains(key) || !run[key].is_number()) return false;
   for (const char* key : {"tokens", "prompt"})
     if (!run.contains(key) || !run[key].is_array()) return false;
+  if (run.contains("concurrency") && !run["concurrency"].is_number_integer()) return false;
   return run.contains("seconds") && run["seconds"].is_object() && run["seconds"].contains("decode") &&
          run["seconds"]["decode"].is_number();
 }
 
 BenchKey key_of(const json& run) {
   return {run["task"].get<std::string>(), run["id"].get<std::string>(), run["method"].get<std::string>(),
-          run["temp"].get<float>()};
+          run["temp"].get<float>(), run.value("concurrency", 1)};
 }
 
 // Whether a file may take its place by being renamed.
@@ -124,7 +128,10 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
   settings.emplace_back("lossy", options.lossy);
   settings.emplace_back("lossy_p", sampling.accept_p);
   settings.emplace_back("group", options.group);
-  settings.emplace_back("concurrency", options.concurrency);
+  settings.emplace_back("arrivals", options.arrivals);
+  settings.emplace_back("arrivals_seed", options.arrivals_seed);
+  settings.emplace_back("also", options.also);
+  settings.emplace_back("also_seconds", options.also_seconds);
   settings.emplace_back("head_file", session.head() ? file_of(*session.head()) : json());
   return settings;
 }
@@ -160,6 +167,9 @@ Status BenchResults::read(const std::string& text) {
     if (before != value)
       return bad("it holds runs of other settings: " + name + " was " + shown(before) + " and is " + shown(value));
   }
+  const json& before = j["settings"].value("concurrency", json());
+  if (before.is_number() && before != 1)
+    return bad("an older version held its conversations in groups that waited for the slowest");
   for (const json& run : j["runs"]) {
     if (!is_run(run)) return bad("it holds a run that sluice bench did not write");
     const BenchKey key = key_of(run);

@@ -208,10 +208,18 @@ void Engine::release(RequestId id) {
   requests_.erase(id);
 }
 
+void Engine::wake_at(double time) {
+  if (wake_ && *wake_ <= time) return;
+  executor_->wake_at(time);
+  wake_ = time;
+}
+
 Result<std::vector<Progress>> Engine::step() {
-  SLUICE_CHECK(busy(), "a step needs a running request");
+  SLUICE_CHECK(busy() || wake_, "a step needs a running request or a time to wait for");
   std::vector<Event> events = {executor_->next()};
   while (auto more = executor_->poll()) events.push_back(std::move(*more));
+  constexpr double kClockTick = 1e-6;  // a real clock may round the time down
+  if (wake_ && *wake_ <= executor_->now() + kClockTick) wake_.reset();
   const CpuTimer timer(coordinator_seconds_);
   std::vector<Progress> progress;
   for (const Event& event : events) SLUICE_TRY_STATUS(handle(event, progress));

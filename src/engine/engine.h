@@ -67,8 +67,11 @@ class Engine {
 
   // Whether a request is still running.
   bool busy() const { return !running_.empty(); }
-  // Waits for the next event, handles all that has happened, feeds the first stage. REQUIRES: busy().
+  // Waits for the next event, handles all that has happened, feeds the first stage. REQUIRES: busy(), or a time to wait
+  // for.
   Result<std::vector<Progress>> step();
+  // Asks for a time on the engine's clock to wait for: a step() ends then, at the latest, also when nothing is running.
+  void wake_at(double time);
 
   const Request& request(RequestId id) const;
   RequestFigures figures(RequestId id) const;
@@ -127,6 +130,7 @@ class Engine {
   int32_t next_request_ = 0, next_sequence_ = 0, next_batch_ = 0;
   int64_t n_batches_ = 0;
   double coordinator_seconds_ = 0;
+  std::optional<double> wake_;  // when the executor will tell that a time has come that was asked for
   Trace trace_;
 };
 
