@@ -17,6 +17,7 @@
 #include "cli/bench_results.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/method_settings.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/session.h"
@@ -266,8 +267,9 @@ Result<Session> open_session(const BenchOptions& options) {
   return Session::open(common);
 }
 
-Status bench(const BenchOptions& options) {
+Status bench(const CLI::App& command, const BenchOptions& options) {
   SLUICE_TRY_STATUS(check(options));
+  SLUICE_TRY_STATUS(check_settings_are_read(command, options.methods));
   std::vector<BenchPrompt> prompts;
   for (const auto& task : options.tasks) {
     SLUICE_TRY(auto more, read_prompts(options.data, task, options.limit));
@@ -336,9 +338,9 @@ void add_bench(CLI::App& app, Action& action) {
   add_engine_options(command, *options);
   add_generation_options(command, *options);
   for (const char* replaced : {"--method", "--temp"}) command.remove_option(command.get_option(replaced));
-  command.callback([options, concurrency, &action] {
+  command.callback([options, concurrency, &command, &action] {
     if (options->arrivals > 0 && concurrency->count() == 0) options->concurrency = {16};
-    action = [options] { return bench(*options); };
+    action = [options, &command] { return bench(command, *options); };
   });
 }
 

@@ -151,7 +151,8 @@ TEST_F(Bench, AConversationThatLacksTurnsIsHeldAnew) {
 TEST_F(Bench, KeepsTheFileOfOtherSettingsUnlessTold) {
   const std::string out = temp_path("settings.json");
   const auto bench = [&](const Program::Arguments& more) {
-    Program::Arguments arguments = {"--tasks", "sums", "--methods", "ar", "--executor", "virtual", "--json", out};
+    Program::Arguments arguments = {"--tasks",    "sums",    "--methods", "ar,specpipe",
+                                    "--executor", "virtual", "--json",    out};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_program(with(arguments));
   };
@@ -204,7 +205,13 @@ TEST_F(Bench, LossyRunsAreMarkedAndNeverTakenForOthers) {
   EXPECT_NE(lossy.out.find("LOSSY"), std::string::npos);
   EXPECT_EQ(lossy.out.find("identical"), std::string::npos);
   EXPECT_TRUE(fails(bench({}), 2, {"lossy was \"relaxed\" and is \"none\""}));
-  EXPECT_TRUE(fails(bench({"--lossy", "relaxed", "--lossy-p", "0.5"}), 2, {"lossy_p"}));
+  const std::string by_share = temp_path("top-p.json");
+  const auto shared = [&](const std::string& p) {
+    return run_program(with({"--tasks", "sums", "--stages", "2", "--executor", "virtual", "--lossy", "top-p",
+                             "--lossy-p", p, "--json", by_share}));
+  };
+  EXPECT_EQ(shared("0.9").status, 0);
+  EXPECT_TRUE(fails(shared("0.5"), 2, {"lossy_p"}));
   json older = read(out);  // a file from before there was such a setting
   for (const char* key : {"lossy", "lossy_p", "group", "concurrency", "head_file"}) older["settings"].erase(key);
   write(out, older);
@@ -233,6 +240,16 @@ TEST_F(Bench, SeveralConversationsAtATimeGiveTheSameAnswers) {
   EXPECT_EQ(alone.size(), 18u);
   EXPECT_EQ(tokens("2"), alone);
   EXPECT_EQ(tokens("3"), alone);
+}
+
+TEST_F(Bench, ASettingMustBeReadByOneOfItsMethods) {
+  const auto bench = [&](const std::string& methods) {
+    return run_program(
+        with({"--tasks", "sums", "--executor", "virtual", "--methods", methods, "--width", "2", "--depth", "2"}));
+  };
+  EXPECT_TRUE(fails(bench("ar,sd"), 2, {"--width is read by", "here ar and sd run"}));
+  EXPECT_TRUE(fails(bench("ar,specpipe"), 2, {"--depth is read by", "here ar and specpipe run"}));
+  EXPECT_EQ(bench("ar,sd,specpipe").status, 0);
 }
 
 // When the last token of a run's answer came, on its load's clock.
