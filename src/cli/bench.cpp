@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <filesystem>
 #include <limits>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -42,11 +44,14 @@ class Bench {
   // Whether each method has what it needs, each prompt fits, and what was done before was done with them: before hours
   // are spent.
   Status check_points() const {
-    SLUICE_TRY(const auto engine, session_.make_engine());
+    std::map<std::string, std::unique_ptr<Engine>> engines;  // each has its own head
+    for (const std::string& method : options_.methods) {
+      SLUICE_TRY(engines[method], session_.make_engine(method, 1));
+    }
     for (const BenchPoint& point : points()) {
       const auto first = bench_spec(session_, point, {{"user", point.prompt->turns.front()}});
       if (!first) return tl::unexpected<Error>(point.in(first.error()));
-      const Status fits = engine->check_request(*first);
+      const Status fits = engines.at(point.method)->check_request(*first);
       if (!fits) return tl::unexpected<Error>(point.in(fits.error()));
       const auto* before = results_.find(point.key());
       if (before != nullptr && before->turns.front()["prompt"] != json(first->prompt))
@@ -149,7 +154,7 @@ class Bench {
     const int32_t concurrency = group.front().concurrency;
     const auto n_also = std::count_if(group.begin(), group.end(), [](const auto& p) { return p.arrival.has_value(); });
     const int32_t room = concurrency + (options_.arrivals > 0 ? 0 : static_cast<int32_t>(n_also));
-    SLUICE_TRY(const auto engine, session_.make_engine(room));
+    SLUICE_TRY(const auto engine, session_.make_engine(group.front().method, room));
     SLUICE_TRY(auto conversations,
                hold_conversations(options_, session_, *engine, group, concurrency, energy_ ? &*energy_ : nullptr));
     if (interrupted()) return {};  // part of a conversation can't be compared
@@ -179,11 +184,30 @@ class Bench {
     if (options_.lossy != "none")
       out += "LOSSY verification (" + options_.lossy +
              "): the text is not the target's own; figures of lossless methods are not comparable\n";
-    out += load_line();
+    out += heads_line() + load_line();
     const size_t n = points().size();
     if (report.conversations() < n)
       out += fmt::format("incomplete: {} of {} conversations were done\n", report.conversations(), n);
     return out;
+  }
+
+  // Which heads serve, and the stages that SPD's brings for all.
+  std::string heads_line() const {
+    std::string out;
+    bool has_spd = false;
+    for (const std::string& method : options_.methods) {
+      const HeadFile* head = session_.head_for(method);
+      if (head == nullptr) continue;
+      out += fmt::format("{}{} {}", out.empty() ? "heads: " : ", ", method,
+                         std::filesystem::path(head->path()).filename().string());
+      has_spd |= head->parameters().kind == HeadKind::kSpd;
+    }
+    if (has_spd) {
+      std::vector<int32_t> firsts;
+      for (const LayerRange& cut : session_.cuts()) firsts.push_back(cut.first);
+      out += fmt::format("; all with the stages of SPD's head, from layers {}", fmt::join(firsts, ", "));
+    }
+    return out.empty() ? out : out + "\n";
   }
 
   // How the conversations of a task come; empty if one after the other, each alone.
@@ -255,18 +279,6 @@ Status check(const BenchOptions& options) {
   return options.out.empty() ? Status() : check_writable("--json", options.out);
 }
 
-// Where no head is given, the first method that needs one gets its own if that comes with the program.
-Result<Session> open_session(const BenchOptions& options) {
-  CommonOptions common = options;
-  for (const auto& name : options.methods) {
-    SLUICE_TRY(const auto method, make_method(name, {}));
-    if (!method->head()) continue;
-    common.method = name;
-    return Session::open(common, Heads::kGivenOrShipped);
-  }
-  return Session::open(common);
-}
-
 Status bench(const CLI::App& command, const BenchOptions& options) {
   SLUICE_TRY_STATUS(check(options));
   SLUICE_TRY_STATUS(check_settings_are_read(command, options.methods));
@@ -279,7 +291,7 @@ Status bench(const CLI::App& command, const BenchOptions& options) {
     SLUICE_TRY(auto more, read_prompts(options.data, options.also, std::numeric_limits<int32_t>::max()));
     prompts.insert(prompts.end(), more.begin(), more.end());
   }
-  SLUICE_TRY(const Session session, open_session(options));
+  SLUICE_TRY(const Session session, Session::open(options, Heads::kGivenOrShipped, options.methods));
   SLUICE_TRY(auto results, BenchResults::open(options.out, bench_settings(options, session), options.overwrite));
   Bench bench(options, session, std::move(prompts), std::move(results));
   SLUICE_TRY_STATUS(bench.check_points());
@@ -297,14 +309,18 @@ void add_bench(CLI::App& app, Action& action) {
       "  {\"id\": \"1\", \"turns\": [\"What is a prime number?\", \"Name three.\"]}\n"
       "What the file of --json holds of the same settings is not run again: an interrupted bench goes on where it was, "
       "and more tasks, prompts, methods, temperatures and concurrencies may be added.\n"
+      "Methods that need a head take the one of --head of their kind, or one that comes with the program; specpipe and "
+      "surge guess by n-grams unless a draft model is given. With SPD's head all run with the stages that it was "
+      "trained for.\n"
       "Examples:\n"
-      "  sluice bench --data prompts --tasks humaneval --methods ar,specpipe --stages 10 --executor virtual --profile "
-      "paper-8x\n"
-      "  sluice bench --data prompts --limit 5 --temps 0,1 --json out.json\n"
-      "  sluice bench --data prompts --tasks gsm8k --concurrency 1,4,16 --executor virtual --profile paper-8x --stages "
-      "8\n"
-      "  sluice bench --data prompts --tasks gsm8k --arrivals 0.5 --also mt_bench:10");
-  command.add_option("--data", options->data, "Folder with the prompt files")->required();
+      "  sluice bench --methods ar,spd,eagle3,p-eagle,ppsd,specpipe,surge --limit 3\n"
+      "  sluice bench --tasks code --stages 10 --executor virtual --profile paper-8x --compute lazy\n"
+      "  sluice bench --data my-prompts --tasks mine --limit 5 --temps 0,1 --json out.json\n"
+      "  sluice bench --tasks math --concurrency 1,4,10 --executor virtual --profile paper-8x --stages 8\n"
+      "  sluice bench --tasks math --arrivals 0.5 --also chat:10");
+  options->data = installation_folder() + "/prompts";
+  command.add_option("--data", options->data,
+                     "Folder with the prompt files (default: code, math and chat, which come with the program)");
   add_list_option(command, "--tasks", options->tasks, "Prompt files in it, without .jsonl").capture_default_str();
   add_list_option(command, "--methods", options->methods, "Methods to compare, ar first")
       .capture_default_str()

@@ -13,7 +13,7 @@ namespace sluice {
 
 struct BenchOptions : CommonOptions {
   std::string data, out;
-  std::vector<std::string> tasks = {"mt_bench", "gsm8k", "humaneval"}, methods = {"ar", "specpipe"};
+  std::vector<std::string> tasks = {"code", "math", "chat"}, methods = {"ar", "specpipe"};
   std::vector<float> temps = {0.0f};
   int32_t limit = 20;
   int32_t turns = 0;  // at most so many of a conversation; 0: all

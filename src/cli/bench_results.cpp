@@ -28,6 +28,31 @@ json costs_of(const Profile& profile) {
   return costs;
 }
 
+// Of each method that has one.
+json heads_of(const BenchOptions& options, const Session& session) {
+  json heads = json::object();
+  for (const std::string& method : options.methods)
+    if (const HeadFile* head = session.head_for(method)) heads[method] = file_of(*head);
+  return heads;
+}
+
+// Of a file from when one head served all methods of a bench.
+json older_heads(const json& settings, const json& now) {
+  json heads = json::object();
+  const json file = settings.value("head_file", json());
+  for (const auto& [method, head] : now.items())
+    if (!file.is_null()) heads[method] = file;
+  return heads;
+}
+
+// Methods may be added from call to call: what was made with a head must have the same one.
+bool agree(const std::string& setting, const json& before, const json& now) {
+  if (setting != "heads" || !before.is_object()) return before == now;
+  for (const auto& [method, file] : now.items())
+    if (before.contains(method) && before[method] != file) return false;
+  return true;
+}
+
 // What a file that is older than a setting was made with.
 json default_of(const std::string& setting) {
   const BenchOptions options;
@@ -132,7 +157,7 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
   settings.emplace_back("arrivals_seed", options.arrivals_seed);
   settings.emplace_back("also", options.also);
   settings.emplace_back("also_seconds", options.also_seconds);
-  settings.emplace_back("head_file", session.head() ? file_of(*session.head()) : json());
+  settings.emplace_back("heads", heads_of(options, session));
   return settings;
 }
 
@@ -162,10 +187,14 @@ Status BenchResults::read(const std::string& text) {
   if (!j.is_object() || !j.contains("settings") || !j["settings"].is_object() || !j.contains("runs") ||
       !j["runs"].is_array())
     return bad("it is there already, and not a file of sluice bench");
-  for (const auto& [name, value] : settings_) {
-    const json before = j["settings"].value(name, default_of(name));
-    if (before != value)
+  for (auto& [name, value] : settings_) {
+    const json before =
+        j["settings"].value(name, name == "heads" ? older_heads(j["settings"], value) : default_of(name));
+    if (!agree(name, before, value))
       return bad("it holds runs of other settings: " + name + " was " + shown(before) + " and is " + shown(value));
+    if (name != "heads") continue;
+    for (const auto& [method, file] : before.items())
+      if (!value.contains(method)) value[method] = file;
   }
   const json& before = j["settings"].value("concurrency", json());
   if (before.is_number() && before != 1)
@@ -197,6 +226,8 @@ Status BenchResults::write(const json& selection, const json& rest, bool last) c
   if (path_.empty() || (!replaceable_ && !last)) return {};
   json settings = selection;
   for (const auto& [name, value] : settings_) settings[name] = value;
+  const json& heads = settings["heads"];
+  settings["head_file"] = heads.size() == 1 ? *heads.begin() : json();
   const std::string path = path_ + (replaceable_ ? ".partial" : "");
   std::ofstream file(path);
   file << "{\n\"settings\": " << settings.dump(1, ' ', false, json::error_handler_t::replace) << ",\n\"runs\": [";

@@ -63,6 +63,17 @@ TEST_F(Bench, ComparesMethodsAndFindsThemIdentical) {
   EXPECT_EQ(j["identical"], true);
 }
 
+TEST_F(Bench, PromptsComeWithTheProgram) {
+  const std::string out = temp_path("shipped.json");
+  const Ran ran = run_program(
+      {"bench", "-m", small_model(), "-n", "2", "--methods", "ar", "--context", "512", "--turns", "1", "--json", out});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  const json j = read(out);
+  std::map<std::string, int> prompts;
+  for (const json& run : j["runs"]) ++prompts[run["task"]];
+  EXPECT_EQ(prompts, (std::map<std::string, int>{{"code", 10}, {"math", 10}, {"chat", 10}}));
+}
+
 TEST_F(Bench, TheLimitCountsPrompts) {
   const std::string out = temp_path("limited.json");
   ASSERT_EQ(run_program(with({"--tasks", "talk", "--methods", "ar", "--limit", "1", "--json", out})).status, 0);
@@ -70,7 +81,12 @@ TEST_F(Bench, TheLimitCountsPrompts) {
 }
 
 TEST_F(Bench, RefusesBadDataBeforeItStarts) {
-  EXPECT_TRUE(fails(run_program({"bench", "-m", small_model()}), 2, {"--data"}));
+  const std::filesystem::path elsewhere = temp_path("elsewhere");  // no prompts come with this program
+  std::filesystem::create_directories(elsewhere / "bin");
+  std::filesystem::copy_file(program_path(), elsewhere / "bin" / "sluice",
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_TRUE(fails(run_program({"bench", "-m", small_model()}, {.program = elsewhere / "bin" / "sluice"}), 2,
+                    {"--data", "elsewhere/prompts/code.jsonl"}));
   EXPECT_TRUE(fails(run_program(with({"--tasks", "talk,absent"})), 2, {"--data", "absent.jsonl"}));
   write_task("broken", "{\"turns\": [\"fine\"]}\n{\"turns\": [\"bro\n");
   EXPECT_TRUE(fails(run_program(with({"--tasks", "talk,broken"})), 2, {"broken.jsonl:2:"}));
