@@ -220,6 +220,16 @@ TEST(Head, ABenchGivesEachMethodTheHeadOfItsKind) {
   EXPECT_EQ(read()["runs"][1]["source"], "ngram+head");
 }
 
+TEST(Head, ThoseOfTheDefaultModelServeTheirMethodsInOneBench) {
+  const Ran ran = run_program({"bench", "--methods", "ar,spd,eagle3,p-eagle,ppsd", "--tasks", "code", "--limit", "1",
+                               "-n", "6", "--executor", "virtual", "--context", "1024"});
+  if (ran.err.find("no default model is installed") != std::string::npos) GTEST_SKIP() << ran.err;
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  for (const char* word : {"10 stages", "spd spd-n10.gguf", "eagle3 eagle3.gguf", "p-eagle p-eagle.gguf",
+                           "ppsd exit-n10.gguf", "identical: yes"})
+    EXPECT_NE(ran.out.find(word), std::string::npos) << ran.out;
+}
+
 TEST(Head, OneOfAKindIsGivenAndTheMethodChooses) {
   const std::string spd = head({.kind = "spd"}), eagle3 = head({.kind = "eagle3"});
   const json plain = answer({"--method", "ar"})["tokens"];
