@@ -48,7 +48,8 @@ def run_cell(args, data, cell, path):
     stages, executor, method, width = cell
     with open(path + ".log", "w") as log:
         subprocess.run([args.sluice, "bench", "--data", data, "--tasks", args.tasks, "--limit", str(args.limit),
-                        "--methods", method, "--temps", args.temps, "--stages", str(stages), "--width", str(width),
+                        "--methods", method, "--temps", args.temps, "--stages", str(stages),
+                        *(["--width", str(width)] if method != "ar" else []),
                         "--executor", executor, "-n", str(args.tokens), "--seed", "1", "--ignore-eos", "--context", "2048",
                         "--json", path + ".part"] + (["-m", args.model] if args.model else []),
                        check=True, stdout=log, stderr=log)

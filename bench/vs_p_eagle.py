@@ -27,8 +27,9 @@ def measure(args, method, head, steps, p_min, concurrency):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "runs.json")
         words = [args.sluice, "bench", "--data", args.data, "--tasks", TASKS, "--limit", str(args.limit), "--turns", "1",
-                 "-n", str(args.tokens), "--head", head, "--methods", method, "--depth", str(steps), "--draft-p-min", str(p_min),
-                 "--threads", str(args.threads), "--concurrency", str(concurrency), "--json", path]
+                 "-n", str(args.tokens), "--methods", method, "--threads", str(args.threads),
+                 "--concurrency", str(concurrency), "--json", path]
+        words += ["--head", head, "--depth", str(steps), "--draft-p-min", str(p_min)] if method != "ar" else []
         words += ["-m", args.model] if args.model else []
         done = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:

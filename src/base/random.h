@@ -14,6 +14,7 @@ enum class Purpose : uint32_t {
   kDraft = 1,     // a source's token
   kAccept = 2,    // acceptance tests of rule `reject`
   kResidual = 3,  // resampling after a rejection
+  kArrival = 8,   // when the requests of a benchmark come
   kTest = 15,
 };
 

@@ -2,6 +2,8 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <span>
+
 #include "cli/interrupt.h"
 
 namespace sluice {
@@ -36,25 +38,14 @@ Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, 
   return answer;
 }
 
-Result<std::vector<Answer>> finish_all(const Session& session, Engine& engine, std::span<const RequestId> requests) {
-  std::vector<Answer> answers;
-  for (const RequestId request : requests) answers.push_back({.request = request});
-  while (engine.busy()) {
-    SLUICE_TRY_STATUS(engine.step());
-    if (!interrupted()) continue;
-    for (Answer& answer : answers) {
-      answer.interrupted = true;
-      engine.cancel(answer.request);
-    }
-  }
-  for (Answer& answer : answers) {
-    TextStream stream(session.tokenizer());
-    const Request& request = engine.request(answer.request);
-    for (const Token token : std::span(request.tokens).subspan(request.n_prompt()))
-      if (!session.tokenizer().ends_generation(token)) answer.text += stream.push(token);
-    answer.text += stream.finish();
-  }
-  return answers;
+Answer finished_answer(const Session& session, const Engine& engine, RequestId id) {
+  Answer answer{.request = id, .text = {}, .trial = {}};
+  TextStream stream(session.tokenizer());
+  const Request& request = engine.request(id);
+  for (const Token token : std::span(request.tokens).subspan(request.n_prompt()))
+    if (!session.tokenizer().ends_generation(token)) answer.text += stream.push(token);
+  answer.text += stream.finish();
+  return answer;
 }
 
 namespace {

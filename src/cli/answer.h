@@ -4,7 +4,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "cli/session.h"
@@ -24,8 +23,8 @@ struct Answer {
 Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, bool try_methods,
                       const std::function<bool(const std::string&)>& emit);
 
-// Runs everything in the engine to its end, without streaming; gives the answers of `requests`.
-Result<std::vector<Answer>> finish_all(const Session& session, Engine& engine, std::span<const RequestId> requests);
+// The answer of a request that has ended.
+Answer finished_answer(const Session& session, const Engine& engine, RequestId request);
 
 // The JSON object of `sluice run --json`.
 nlohmann::json to_json(const Session& session, const Engine& engine, const CommonOptions& options,

@@ -1,18 +1,25 @@
 #include "cli/bench.h"
 
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <filesystem>
+#include <limits>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "base/energy.h"
-#include "cli/answer.h"
+#include "cli/bench_load.h"
 #include "cli/bench_prompts.h"
 #include "cli/bench_report.h"
 #include "cli/bench_results.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/method_settings.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/session.h"
@@ -29,31 +36,26 @@ class Bench {
  public:
   Bench(const BenchOptions& options, const Session& session, std::vector<BenchPrompt> prompts, BenchResults results)
       : options_(options), session_(session), prompts_(std::move(prompts)), results_(std::move(results)) {
-    for (size_t begin = 0; begin < prompts_.size();) {
-      const size_t end = end_of_group(begin);
-      for (const float temp : options_.temps)  // the methods take turns, so that a drifting machine hits them alike
-        for (const auto& method : options_.methods) {
-          Group& group = groups_.emplace_back();
-          for (size_t i = begin; i < end; ++i) group.push_back({&prompts_[i], method, temp});
-        }
-      begin = end;
-    }
+    for (const std::string& task : options.tasks)
+      for (const int32_t concurrency : options.concurrency) add_groups(task, concurrency);
     if (!options.simulated()) energy_ = EnergyCounter::open();
   }
 
   // Whether each method has what it needs, each prompt fits, and what was done before was done with them: before hours
   // are spent.
   Status check_points() const {
-    SLUICE_TRY(const auto engine, session_.make_engine());
-    for (const Point& point : points()) {
-      const BenchPrompt& prompt = *point.prompt;
-      const auto first = spec(point, {{"user", prompt.turns.front()}});
-      if (!first) return tl::unexpected<Error>(in(prompt, first.error()));
-      const Status fits = engine->check_request(*first);
-      if (!fits) return tl::unexpected<Error>(in(prompt, fits.error()));
-      const auto* before = results_.find(key(point));
+    std::map<std::string, std::unique_ptr<Engine>> engines;  // each has its own head
+    for (const std::string& method : options_.methods) {
+      SLUICE_TRY(engines[method], session_.make_engine(method, 1));
+    }
+    for (const BenchPoint& point : points()) {
+      const auto first = bench_spec(session_, point, {{"user", point.prompt->turns.front()}});
+      if (!first) return tl::unexpected<Error>(point.in(first.error()));
+      const Status fits = engines.at(point.method)->check_request(*first);
+      if (!fits) return tl::unexpected<Error>(point.in(fits.error()));
+      const auto* before = results_.find(point.key());
       if (before != nullptr && before->turns.front()["prompt"] != json(first->prompt))
-        return input_error(name(prompt) + ": --json " + options_.out +
+        return input_error(point.name() + ": --json " + options_.out +
                            " holds an answer to another text; name another file, or begin anew with --overwrite");
     }
     return {};
@@ -64,55 +66,66 @@ class Bench {
     const Status done = run_all(), kept = session_.save_memo();
     const BenchReport report = this->report();
     if (report.conversations() > 0) {
-      SLUICE_TRY_STATUS(print(heading(report) + report.table(options_)));
+      SLUICE_TRY_STATUS(print(heading(report) + report.table()));
       SLUICE_TRY_STATUS(write(report, /*last=*/true));
     }
     return done ? kept : done;
   }
 
  private:
-  struct Point {
-    const BenchPrompt* prompt;
-    std::string method;
-    float temp;
-  };
-  using Group = std::vector<Point>;  // of one task, method and temperature, at the same time
+  using Group = std::vector<BenchPoint>;  // of one method, temperature and concurrency: those that share an engine
 
-  size_t end_of_group(size_t begin) const {
-    size_t end = begin;
-    while (end < prompts_.size() && end < begin + static_cast<size_t>(options_.concurrency) &&
-           prompts_[end].task == prompts_[begin].task)
-      ++end;
-    return end;
+  // Without concurrency every conversation is a group, else all of a task are. The methods take turns, so that a
+  // drifting machine hits them alike.
+  void add_groups(const std::string& task, int32_t concurrency) {
+    std::vector<std::vector<BenchPoint>> parts(1);
+    for (const BenchPrompt& prompt : prompts_) {
+      if (prompt.task != task) continue;
+      if (!options_.together(concurrency) && !parts.back().empty()) parts.emplace_back();
+      parts.back().push_back({.prompt = &prompt, .method = {}, .concurrency = concurrency, .arrival = {}});
+    }
+    for (auto& part : parts) {
+      add_arrivals(part);
+      for (const float temp : options_.temps)
+        for (const auto& method : options_.methods) {
+          for (BenchPoint& point : part) {
+            point.method = method;
+            point.temp = temp;
+          }
+          groups_.push_back(part);
+        }
+    }
   }
 
-  std::vector<Point> points() const {
-    std::vector<Point> points;
+  void add_arrivals(Group& group) const {
+    if (options_.arrivals > 0) {
+      const auto times = arrival_times(group.size(), options_.arrivals, options_.arrivals_seed);
+      for (size_t i = 0; i < group.size(); ++i) group[i].arrival = times[i];
+    }
+    int n = 0;
+    for (const BenchPrompt& prompt : prompts_)
+      if (prompt.task == options_.also)
+        group.push_back({.prompt = &prompt,
+                         .method = {},
+                         .concurrency = group.front().concurrency,
+                         .arrival = options_.also_seconds * ++n});
+  }
+
+  std::vector<BenchPoint> points() const {
+    std::vector<BenchPoint> points;
     for (const Group& group : groups_) points.insert(points.end(), group.begin(), group.end());
     return points;
   }
 
-  static std::string name(const BenchPrompt& prompt) { return prompt.task + " " + prompt.id; }
-  // The error of a prompt, with its name.
-  static Error in(const BenchPrompt& prompt, const Error& error) {
-    return {error.kind, name(prompt) + ": " + error.message};
-  }
-  static BenchKey key(const Point& point) { return {point.prompt->task, point.prompt->id, point.method, point.temp}; }
-
-  size_t turns_of(const BenchPrompt& prompt) const {
-    return options_.turns > 0 ? std::min(prompt.turns.size(), static_cast<size_t>(options_.turns))
-                              : prompt.turns.size();
-  }
-
-  const BenchResults::Conversation* find_done(const Point& point) const {
-    const auto* done = results_.find(key(point));
-    return done != nullptr && done->turns.size() >= turns_of(*point.prompt) ? done : nullptr;
+  const BenchResults::Conversation* find_done(const BenchPoint& point) const {
+    const auto* done = results_.find(point.key());
+    return done != nullptr && done->turns.size() >= turns_asked(options_, *point.prompt) ? done : nullptr;
   }
 
   BenchReport report() const {
-    BenchReport report(session_.cuts().size());
-    for (const Point& point : points())
-      if (const auto* done = find_done(point)) report.add(*done, options_.turns);
+    BenchReport report(options_, session_.cuts().size());
+    for (const BenchPoint& point : points())
+      if (const auto* done = find_done(point)) report.add(*done);
     return report;
   }
 
@@ -122,7 +135,7 @@ class Bench {
     const auto share = [&] { return static_cast<double>(done) / static_cast<double>(n); };
     ProgressBar bar("bench", share());
     for (const Group& group : groups_) {
-      const auto n_done = std::count_if(group.begin(), group.end(), [&](const Point& p) { return find_done(p); });
+      const auto n_done = std::count_if(group.begin(), group.end(), [&](const BenchPoint& p) { return find_done(p); });
       if (static_cast<size_t>(n_done) == group.size()) continue;  // what is half done is done again, as together
       const Status status = run_group(group);
       if (!status || interrupted()) bar.finish();
@@ -131,16 +144,21 @@ class Bench {
         return interrupted_error(fmt::format("{} of {} conversations were done{}", done, n,
                                              options_.out.empty() ? "" : "; the same command goes on from there"));
       done += group.size() - static_cast<size_t>(n_done);
-      bar.show(share(), name(*group.back().prompt) + " " + group.back().method);
+      bar.show(share(), group.back().name() + " " + group.back().method);
     }
     bar.finish();
     return {};
   }
 
   Status run_group(const Group& group) {
-    SLUICE_TRY(auto conversations, converse(group));
+    const int32_t concurrency = group.front().concurrency;
+    const auto n_also = std::count_if(group.begin(), group.end(), [](const auto& p) { return p.arrival.has_value(); });
+    const int32_t room = concurrency + (options_.arrivals > 0 ? 0 : static_cast<int32_t>(n_also));
+    SLUICE_TRY(const auto engine, session_.make_engine(group.front().method, room));
+    SLUICE_TRY(auto conversations,
+               hold_conversations(options_, session_, *engine, group, concurrency, energy_ ? &*energy_ : nullptr));
     if (interrupted()) return {};  // part of a conversation can't be compared
-    for (size_t i = 0; i < group.size(); ++i) results_.put({key(group[i]), std::move(conversations[i])});
+    for (size_t i = 0; i < group.size(); ++i) results_.put({group[i].key(), std::move(conversations[i])});
     SLUICE_TRY_STATUS(keep_memo());
     return options_.out.empty() ? Status() : write(report(), /*last=*/false);
   }
@@ -152,62 +170,6 @@ class Bench {
     if (now - memo_kept_ < kNowAndThen) return {};
     memo_kept_ = now;
     return session_.save_memo();
-  }
-
-  Result<RequestSpec> spec(const Point& point, const std::vector<ChatMessage>& messages) const {
-    SLUICE_TRY(auto tokens, session_.encode(messages));
-    RequestSpec spec = session_.spec(std::move(tokens));
-    spec.method = point.method;
-    spec.sampling.temperature = point.temp;
-    return spec;
-  }
-
-  Result<RequestId> submit(Engine& engine, const Point& point, const std::vector<ChatMessage>& messages,
-                           std::optional<RequestId> previous) const {
-    SLUICE_TRY(auto spec, this->spec(point, messages));
-    spec.continues = previous;
-    return engine.submit(std::move(spec));
-  }
-
-  // All turns of each prompt, or those before an interrupt.
-  Result<std::vector<std::vector<json>>> converse(const Group& group) {
-    SLUICE_TRY(const auto engine, session_.make_engine(static_cast<int32_t>(group.size())));
-    std::vector<std::vector<ChatMessage>> messages(group.size());
-    std::vector<std::optional<RequestId>> previous(group.size());
-    std::vector<std::vector<json>> turns(group.size());
-    for (size_t turn = 0; !interrupted(); ++turn) {
-      std::vector<size_t> speaking;
-      for (size_t i = 0; i < group.size(); ++i)
-        if (turn < turns_of(*group[i].prompt)) speaking.push_back(i);
-      if (speaking.empty()) break;
-      std::vector<RequestId> requests;
-      for (const size_t i : speaking) {
-        messages[i].push_back({"user", group[i].prompt->turns[turn]});
-        const auto request = submit(*engine, group[i], messages[i], previous[i]);
-        if (!request) return tl::unexpected<Error>(in(*group[i].prompt, request.error()));
-        requests.push_back(*request);
-      }
-      if (energy_) energy_->take();
-      SLUICE_TRY(const auto answers, finish_all(session_, *engine, requests));
-      const auto joules = energy_ ? energy_->take() : std::nullopt;
-      size_t n_tokens = 0;
-      for (const Answer& answer : answers) n_tokens += engine->request(answer.request).n_answer();
-      for (size_t k = 0; k < speaking.size(); ++k) {
-        const Point& point = group[speaking[k]];
-        const Answer& done = answers[k];
-        json run = to_json(session_, *engine, options_, done);
-        run["id"] = point.prompt->id;
-        run["task"] = point.prompt->task;
-        run["temp"] = point.temp;
-        run["turn"] = turn;
-        if (joules) run["joules"] = *joules * static_cast<double>(run["tokens"].size()) / static_cast<double>(n_tokens);
-        run["prompt"] = engine->request(done.request).spec.prompt;
-        turns[speaking[k]].push_back(std::move(run));
-        messages[speaking[k]].push_back({"assistant", done.text});
-        previous[speaking[k]] = done.request;
-      }
-    }
-    return turns;
   }
 
   std::string heading(const BenchReport& report) const {
@@ -222,12 +184,44 @@ class Bench {
     if (options_.lossy != "none")
       out += "LOSSY verification (" + options_.lossy +
              "): the text is not the target's own; figures of lossless methods are not comparable\n";
-    if (options_.concurrency > 1)
-      out += fmt::format("{} conversations of a task at a time; tok/s and nN/K are one's\n", options_.concurrency);
+    out += heads_line() + load_line();
     const size_t n = points().size();
     if (report.conversations() < n)
       out += fmt::format("incomplete: {} of {} conversations were done\n", report.conversations(), n);
     return out;
+  }
+
+  // Which heads serve, and the stages that SPD's brings for all.
+  std::string heads_line() const {
+    std::string out;
+    bool has_spd = false;
+    for (const std::string& method : options_.methods) {
+      const HeadFile* head = session_.head_for(method);
+      if (head == nullptr) continue;
+      out += fmt::format("{}{} {}", out.empty() ? "heads: " : ", ", method,
+                         std::filesystem::path(head->path()).filename().string());
+      has_spd |= head->parameters().kind == HeadKind::kSpd;
+    }
+    if (has_spd) {
+      std::vector<int32_t> firsts;
+      for (const LayerRange& cut : session_.cuts()) firsts.push_back(cut.first);
+      out += fmt::format("; all with the stages of SPD's head, from layers {}", fmt::join(firsts, ", "));
+    }
+    return out.empty() ? out : out + "\n";
+  }
+
+  // How the conversations of a task come; empty if one after the other, each alone.
+  std::string load_line() const {
+    const auto& several = options_.concurrency;
+    if (!options_.together(*std::max_element(several.begin(), several.end()))) return {};
+    std::string out =
+        options_.arrivals > 0
+            ? fmt::format("{:g} conversations a second come by chance (seed {}), with room for {} contexts",
+                          options_.arrivals, options_.arrivals_seed, fmt::join(several, ", "))
+            : fmt::format("conversations of a task in flight: {}", fmt::join(several, ", "));
+    if (!options_.also.empty())
+      out += fmt::format(", and one of {} every {:g} s", options_.also, options_.also_seconds);
+    return out + "; tok/s and nN/K are one's\n";
   }
 
   Status write(const BenchReport& report, bool last) const {
@@ -235,6 +229,7 @@ class Bench {
                            {"tasks", options_.tasks},
                            {"methods", options_.methods},
                            {"temps", options_.temps},
+                           {"concurrency", options_.concurrency},
                            {"limit", options_.limit},
                            {"turns", options_.turns}},
                           {{"summary", report.summary()},
@@ -252,6 +247,24 @@ class Bench {
   std::chrono::steady_clock::time_point memo_kept_ = std::chrono::steady_clock::now();
 };
 
+// TASK:SECONDS; nothing if it is something else.
+std::optional<std::pair<std::string, double>> parse_also(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return std::nullopt;
+  double seconds = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data() + colon + 1, end, seconds);
+  if (error != std::errc() || at != end || !(seconds > 0) || seconds > 1e6) return std::nullopt;
+  return std::pair(text.substr(0, colon), seconds);
+}
+
+CLI::Validator also_task() {
+  return {[](const std::string& text) {
+            return parse_also(text) ? "" : "'" + text + "' is not a task and seconds, as in long:5";
+          },
+          ""};
+}
+
 // What can be known to be wrong before the first token.
 Status check(const BenchOptions& options) {
   SLUICE_TRY_STATUS(sluice::check(static_cast<const CommonOptions&>(options)));
@@ -259,29 +272,26 @@ Status check(const BenchOptions& options) {
   if (twice(options.methods)) return input_error("--methods names a method twice");
   if (twice(options.tasks)) return input_error("--tasks names a task twice");
   if (twice(options.temps)) return input_error("--temps names a temperature twice");
+  if (twice(options.concurrency)) return input_error("--concurrency names a number twice");
+  if (!options.also.empty() && options.tasks != std::vector{options.tasks.front()})
+    return input_error("--also goes beside one task: name it alone with --tasks");
+  if (options.also == options.tasks.front()) return input_error("--also names the task of --tasks itself");
   return options.out.empty() ? Status() : check_writable("--json", options.out);
 }
 
-// Where no head is given, the first method that needs one gets its own if that comes with the program.
-Result<Session> open_session(const BenchOptions& options) {
-  CommonOptions common = options;
-  for (const auto& name : options.methods) {
-    SLUICE_TRY(const auto method, make_method(name, {}));
-    if (!method->head()) continue;
-    common.method = name;
-    return Session::open(common, Heads::kGivenOrShipped);
-  }
-  return Session::open(common);
-}
-
-Status bench(const BenchOptions& options) {
+Status bench(const CLI::App& command, const BenchOptions& options) {
   SLUICE_TRY_STATUS(check(options));
+  SLUICE_TRY_STATUS(check_settings_are_read(command, options.methods));
   std::vector<BenchPrompt> prompts;
   for (const auto& task : options.tasks) {
     SLUICE_TRY(auto more, read_prompts(options.data, task, options.limit));
     prompts.insert(prompts.end(), more.begin(), more.end());
   }
-  SLUICE_TRY(const Session session, open_session(options));
+  if (!options.also.empty()) {
+    SLUICE_TRY(auto more, read_prompts(options.data, options.also, std::numeric_limits<int32_t>::max()));
+    prompts.insert(prompts.end(), more.begin(), more.end());
+  }
+  SLUICE_TRY(const Session session, Session::open(options, Heads::kGivenOrShipped, options.methods));
   SLUICE_TRY(auto results, BenchResults::open(options.out, bench_settings(options, session), options.overwrite));
   Bench bench(options, session, std::move(prompts), std::move(results));
   SLUICE_TRY_STATUS(bench.check_points());
@@ -298,12 +308,19 @@ void add_bench(CLI::App& app, Action& action) {
       "Prompt files: DIR/TASK.jsonl, one object a line, with the user's messages of a conversation:\n"
       "  {\"id\": \"1\", \"turns\": [\"What is a prime number?\", \"Name three.\"]}\n"
       "What the file of --json holds of the same settings is not run again: an interrupted bench goes on where it was, "
-      "and more tasks, prompts, methods and temperatures may be added.\n"
+      "and more tasks, prompts, methods, temperatures and concurrencies may be added.\n"
+      "Methods that need a head take the one of --head of their kind, or one that comes with the program; specpipe and "
+      "surge guess by n-grams unless a draft model is given. With SPD's head all run with the stages that it was "
+      "trained for.\n"
       "Examples:\n"
-      "  sluice bench --data prompts --tasks humaneval --methods ar,specpipe --stages 10 --executor virtual --profile "
-      "paper-8x\n"
-      "  sluice bench --data prompts --limit 5 --temps 0,1 --json out.json");
-  command.add_option("--data", options->data, "Folder with the prompt files")->required();
+      "  sluice bench --methods ar,spd,eagle3,p-eagle,ppsd,specpipe,surge --limit 3\n"
+      "  sluice bench --tasks code --stages 10 --executor virtual --profile paper-8x --compute lazy\n"
+      "  sluice bench --data my-prompts --tasks mine --limit 5 --temps 0,1 --json out.json\n"
+      "  sluice bench --tasks math --concurrency 1,4,10 --executor virtual --profile paper-8x --stages 8\n"
+      "  sluice bench --tasks math --arrivals 0.5 --also chat:10");
+  options->data = installation_folder() + "/prompts";
+  command.add_option("--data", options->data,
+                     "Folder with the prompt files (default: code, math and chat, which come with the program)");
   add_list_option(command, "--tasks", options->tasks, "Prompt files in it, without .jsonl").capture_default_str();
   add_list_option(command, "--methods", options->methods, "Methods to compare, ar first")
       .capture_default_str()
@@ -311,16 +328,36 @@ void add_bench(CLI::App& app, Action& action) {
   add_list_option(command, "--temps", options->temps, "Temperatures").capture_default_str()->check(temperature());
   command.add_option("--limit", options->limit, "Prompts a task")->capture_default_str()->check(whole_number(1));
   command.add_option("--turns", options->turns, "Turns of a conversation (default: all)")->check(whole_number(1));
-  command.add_option("--concurrency", options->concurrency, "Conversations of a task at a time")
+  CLI::Option* concurrency =
+      add_list_option(command, "--concurrency", options->concurrency,
+                      "Conversations of a task in flight, the next begins when one ends; a list gives a row of the "
+                      "table each. With --arrivals: contexts that there is room for (default then: 16)")
+          .capture_default_str();
+  concurrency->check(whole_number(1, 256));
+  command
+      .add_option("--arrivals", options->arrivals,
+                  "Conversations that come in a second, by chance, whatever goes on: exponential times between them")
+      ->check(number(0, 1e6, /*above=*/true));
+  command.add_option("--arrivals-seed", options->arrivals_seed, "Seed of these times")
       ->capture_default_str()
-      ->check(whole_number(1, 256));
+      ->check(seed_number());
+  command
+      .add_option_function<std::string>(
+          "--also",
+          [options](const std::string& text) { std::tie(options->also, options->also_seconds) = *parse_also(text); },
+          "TASK:SECONDS: beside these, a prompt of DIR/TASK.jsonl comes every so many seconds, until each has come "
+          "once")
+      ->check(also_task());
   command.add_option("--json", options->out, "Write every run to this file, and go on from what it holds");
   command.add_flag("--overwrite", options->overwrite, "Begin the file of --json anew");
   add_model_option(command, *options);
   add_engine_options(command, *options);
   add_generation_options(command, *options);
   for (const char* replaced : {"--method", "--temp"}) command.remove_option(command.get_option(replaced));
-  command.callback([options, &action] { action = [options] { return bench(*options); }; });
+  command.callback([options, concurrency, &command, &action] {
+    if (options->arrivals > 0 && concurrency->count() == 0) options->concurrency = {16};
+    action = [options, &command] { return bench(command, *options); };
+  });
 }
 
 }  // namespace sluice

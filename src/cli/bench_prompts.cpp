@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -17,12 +18,18 @@ Result<BenchPrompt> parse_prompt(const std::string& line, const std::string& tas
   if (!j.is_object() || !j.contains("turns") || !j["turns"].is_array() || j["turns"].empty())
     return input_error(where +
                        "not a JSON object with a list \"turns\", as in {\"id\": \"1\", \"turns\": [\"Hello!\"]}");
-  BenchPrompt prompt{.task = task, .id = std::to_string(number), .turns = {}};
+  BenchPrompt prompt{.task = task, .id = std::to_string(number), .turns = {}, .max_tokens = {}};
   if (j.contains("id")) prompt.id = j["id"].is_string() ? j["id"].get<std::string>() : j["id"].dump();
   for (const auto& turn : j["turns"]) {
     if (!turn.is_string() || turn.get_ref<const std::string&>().empty())
       return input_error(where + "a turn must be a text that is not empty");
     prompt.turns.push_back(turn.get<std::string>());
+  }
+  if (j.contains("max_tokens")) {
+    const json& n = j["max_tokens"];
+    if (!n.is_number_integer() || n < 1 || n > std::numeric_limits<int32_t>::max())
+      return input_error(where + "\"max_tokens\" must be a whole number, 1 or more");
+    prompt.max_tokens = n.get<int32_t>();
   }
   return prompt;
 }

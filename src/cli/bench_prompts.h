@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,9 @@
 namespace sluice {
 
 struct BenchPrompt {
-  std::string task, id;            // no two of a task have the same id
-  std::vector<std::string> turns;  // of the user, at least one, none empty
+  std::string task, id;               // no two of a task have the same id
+  std::vector<std::string> turns;     // of the user, at least one, none empty
+  std::optional<int32_t> max_tokens;  // of an answer; none: as for all
 };
 
 // The first `limit` prompts of a task. Errors (kInput) name file and line.

@@ -2,22 +2,70 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
 namespace sluice {
 
 using nlohmann::json;
 
-void BenchReport::add(const BenchResults::Conversation& conversation, int32_t turns) {
+namespace {
+
+double mean(const std::vector<double>& values) {
+  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// The smallest value that 99 % of them do not exceed.
+double p99(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto rank = static_cast<size_t>(std::ceil(0.99 * static_cast<double>(values.size()))) - 1;
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(rank), values.end());
+  return values[rank];
+}
+
+json mean_and_p99(const std::vector<double>& values) { return {{"mean", mean(values)}, {"p99", p99(values)}}; }
+
+}  // namespace
+
+// The loads of a cell are one after the other, each with times of its own.
+void BenchReport::Latencies::begin_load() {
+  elapsed = seconds();
+  begin = std::numeric_limits<double>::infinity();
+  end = 0;
+}
+
+void BenchReport::Latencies::add(const json& run) {
+  const auto gaps = run["between_tokens"].get<std::vector<double>>();
+  const double arrival = run["arrival"], first = run["time_to_first_token"];
+  first_token.push_back(first);
+  between_tokens.insert(between_tokens.end(), gaps.begin(), gaps.end());
+  tokens += static_cast<double>(run["tokens"].size());
+  begin = std::min(begin, arrival);
+  end = std::max(end, arrival + first + std::accumulate(gaps.begin(), gaps.end(), 0.0));
+}
+
+std::vector<std::string> BenchReport::columns(const BenchOptions& options) {
+  std::vector<std::string> tasks = options.tasks;
+  if (!options.also.empty()) tasks.push_back(options.also);
+  return tasks;
+}
+
+void BenchReport::add(const BenchResults::Conversation& conversation) {
   ++n_conversations_;
+  const BenchKey& key = conversation.key;
+  const auto [cell, is_first] = cells_.try_emplace({key.method, key.temp, key.task, key.concurrency});
+  if (cell->second.load && (is_first || !options_->together(key.concurrency))) cell->second.load->begin_load();
   for (const json& run : conversation.turns)
-    if (turns == 0 || run["turn"].get<int32_t>() < turns) add_run(conversation.key, run);
+    if (options_->turns == 0 || run["turn"].get<int32_t>() < options_->turns) add_run(key, run);
 }
 
 void BenchReport::add_run(const BenchKey& key, const json& run) {
-  const json& tokens = run["tokens"];
-  Cell& cell = cells_[{key.method, key.temp, key.task}];
+  Cell& cell = cells_[{key.method, key.temp, key.task, key.concurrency}];
   cell.seconds += run["seconds"]["decode"].get<double>();
   cell.steps += run["steps"].get<double>();
-  cell.tokens += static_cast<int64_t>(tokens.size()) - 1;
+  cell.tokens += static_cast<int64_t>(run["tokens"].size()) - 1;
   cell.drafted += run["drafted"].get<int64_t>();
   cell.accepted += run["accepted"].get<int64_t>();
   cell.flushes += run["flushes"].get<int64_t>();
@@ -25,6 +73,15 @@ void BenchReport::add_run(const BenchKey& key, const json& run) {
     *cell.joules += run["joules"].get<double>();
   else
     cell.joules.reset();
+  if (cell.load && run.contains("between_tokens"))
+    cell.load->add(run);
+  else
+    cell.load.reset();
+  compare(key, run);
+}
+
+void BenchReport::compare(const BenchKey& key, const json& run) {
+  const json& tokens = run["tokens"];
   const auto turn = run["turn"].get<size_t>();
   const auto [reference, is_first] = reference_.try_emplace({key.task, key.id, key.temp, turn}, tokens);
   const json& want = reference->second;
@@ -33,60 +90,89 @@ void BenchReport::add_run(const BenchKey& key, const json& run) {
   while (at < want.size() && at < tokens.size() && want[at] == tokens[at]) ++at;
   difference_ = fmt::format("{} {} turn {} temperature {}: {} differs at token {}", key.task, key.id, turn + 1,
                             key.temp, key.method, at);
+  if (options_->concurrency.size() > 1) difference_ += fmt::format(" with {} in flight", key.concurrency);
 }
 
-double BenchReport::speedup(const std::string& method, float temp, const std::string& task) const {
-  const auto plain = cells_.find({"ar", temp, task});
-  const Cell& cell = cells_.at({method, temp, task});
+double BenchReport::speedup(const CellKey& key) const {
+  const auto& [method, temp, task, concurrency] = key;
+  const auto plain = cells_.find({"ar", temp, task, concurrency});
+  const Cell& cell = cells_.at(key);
   if (plain == cells_.end() || plain->second.tokens == 0 || cell.tokens == 0 || cell.seconds <= 0) return 0;
   return (plain->second.seconds / static_cast<double>(plain->second.tokens)) /
          (cell.seconds / static_cast<double>(cell.tokens));
 }
 
-std::string BenchReport::table_cell(const std::string& method, float temp, const std::string& task) const {
-  const auto at = cells_.find({method, temp, task});
+std::string BenchReport::table_cell(const CellKey& key) const {
+  const auto at = cells_.find(key);
   if (at == cells_.end()) return "-";
   const Cell& cell = at->second;
   const double tokens = static_cast<double>(cell.tokens);
   const double rate = cell.seconds > 0 ? tokens / cell.seconds : 0;
   const double length = cell.steps > 0 ? static_cast<double>(n_stages_) * tokens / cell.steps : 0;
-  return fmt::format("{:.2f} {:>8.1f} {:>5.2f} {:>8}", speedup(method, temp, task), rate, length, cell.flushes);
+  return fmt::format("{:.2f} {:>8.1f} {:>5.2f} {:>8}", speedup(key), rate, length, cell.flushes);
 }
 
 // Empty if the machine has no counter, or some of the runs were not counted.
-std::string BenchReport::energy_line(const BenchOptions& options) const {
+std::string BenchReport::energy_line() const {
   std::string out;
-  for (const float temp : options.temps)
-    for (const auto& method : options.methods) {
-      double joules = 0.0, tokens = 0.0;
-      for (const auto& task : options.tasks) {
-        const auto cell = cells_.find({method, temp, task});
-        if (cell == cells_.end()) continue;
-        if (!cell->second.joules) return {};
-        joules += *cell->second.joules;
-        tokens += static_cast<double>(cell->second.tokens);
+  for (const int32_t concurrency : options_->concurrency)
+    for (const float temp : options_->temps)
+      for (const auto& method : options_->methods) {
+        double joules = 0.0, tokens = 0.0;
+        for (const auto& task : columns(*options_)) {
+          const auto cell = cells_.find({method, temp, task, concurrency});
+          if (cell == cells_.end()) continue;
+          if (!cell->second.joules) return {};
+          joules += *cell->second.joules;
+          tokens += static_cast<double>(cell->second.tokens);
+        }
+        if (tokens == 0.0) continue;
+        out += fmt::format("{} {} {:.2f}", out.empty() ? "" : ",", method, joules / tokens);
+        if (options_->temps.size() > 1) out += fmt::format(" at {:.1f}", temp);
+        if (options_->concurrency.size() > 1) out += fmt::format(" with {} in flight", concurrency);
       }
-      if (tokens > 0.0) out += fmt::format("{} {} {:.2f}", out.empty() ? "" : ",", method, joules / tokens);
-      if (tokens > 0.0 && options.temps.size() > 1) out += fmt::format(" at {:.1f}", temp);
-    }
   return out.empty() ? out : "joules a token, prompts included:" + out + "\n";
 }
 
-std::string BenchReport::table(const BenchOptions& options) const {
-  std::string out = fmt::format("{:<12}{:>5}", "method", "temp");
-  for (const auto& task : options.tasks) out += fmt::format("  {:>30}", task);
-  out += fmt::format("\n{:<17}", "");
-  for (size_t i = 0; i < options.tasks.size(); ++i) out += fmt::format("  {:>30}", "x ar    tok/s  nN/K  flushes");
+// Of all conversations together, as a server would be judged.
+std::string BenchReport::load_table() const {
+  std::string out = fmt::format("{:<12}{:>5}{:>5}  {:<12}{:>12}{:>20}{:>9}{:>24}{:>9}\n", "load", "temp", "conc",
+                                "task", "all tok/s", "first token s: mean", "p99", "between tokens s: mean", "p99");
+  for (const int32_t concurrency : options_->concurrency)
+    for (const float temp : options_->temps)
+      for (const auto& method : options_->methods)
+        for (const auto& task : columns(*options_)) {
+          const auto at = cells_.find({method, temp, task, concurrency});
+          if (at == cells_.end() || !at->second.load) continue;
+          const Latencies& load = *at->second.load;
+          out += fmt::format("{:<12}{:>5.1f}{:>5}  {:<12}{:>12.1f}{:>20.3f}{:>9.3f}{:>24.4f}{:>9.4f}\n", method, temp,
+                             concurrency, task, load.tokens_per_second(), mean(load.first_token), p99(load.first_token),
+                             mean(load.between_tokens), p99(load.between_tokens));
+        }
+  return out;
+}
+
+std::string BenchReport::table() const {
+  const auto tasks = columns(*options_);
+  const auto& several = options_->concurrency;
+  const bool together = std::any_of(several.begin(), several.end(), [&](int32_t n) { return options_->together(n); });
+  std::string out = fmt::format("{:<12}{:>5}{}", "method", "temp", together ? " conc" : "");
+  for (const auto& task : tasks) out += fmt::format("  {:>30}", task);
+  out += fmt::format("\n{:<17}{}", "", together ? "     " : "");
+  for (size_t i = 0; i < tasks.size(); ++i) out += fmt::format("  {:>30}", "x ar    tok/s  nN/K  flushes");
   out += '\n';
-  for (const float temp : options.temps)
-    for (const auto& method : options.methods) {
-      out += fmt::format("{:<12}{:>5.1f}", method, temp);
-      for (const auto& task : options.tasks) out += fmt::format("  {:>30}", table_cell(method, temp, task));
-      out += '\n';
-    }
-  out += energy_line(options);
+  for (const int32_t concurrency : several)
+    for (const float temp : options_->temps)
+      for (const auto& method : options_->methods) {
+        out += fmt::format("{:<12}{:>5.1f}", method, temp);
+        if (together) out += fmt::format("{:>5}", concurrency);
+        for (const auto& task : tasks) out += fmt::format("  {:>30}", table_cell({method, temp, task, concurrency}));
+        out += '\n';
+      }
+  if (together) out += load_table();
+  out += energy_line();
   // Other rules give other tokens, method by method.
-  if (options.methods.size() > 1 && options.same_tokens())
+  if ((options_->methods.size() > 1 || several.size() > 1) && options_->same_tokens())
     out += "identical: " + (difference_.empty() ? "yes" : difference_) + "\n";
   return out;
 }
@@ -94,18 +180,24 @@ std::string BenchReport::table(const BenchOptions& options) const {
 json BenchReport::summary() const {
   json rows = json::array();
   for (const auto& [key, cell] : cells_) {
-    const auto& [method, temp, task] = key;
+    const auto& [method, temp, task, concurrency] = key;
+    const auto& load = cell.load;
     rows.push_back({{"method", method},
                     {"temp", temp},
                     {"task", task},
-                    {"speedup", speedup(method, temp, task)},
+                    {"concurrency", concurrency},
+                    {"speedup", speedup(key)},
                     {"tokens", cell.tokens},
                     {"seconds", cell.seconds},
                     {"steps", cell.steps},
                     {"drafted", cell.drafted},
                     {"accepted", cell.accepted},
                     {"flushes", cell.flushes},
-                    {"joules", cell.joules ? json(*cell.joules) : json()}});
+                    {"joules", cell.joules ? json(*cell.joules) : json()},
+                    {"elapsed", load ? json(load->seconds()) : json()},
+                    {"tokens_per_second", load ? json(load->tokens_per_second()) : json()},
+                    {"time_to_first_token", load ? mean_and_p99(load->first_token) : json()},
+                    {"between_tokens", load ? mean_and_p99(load->between_tokens) : json()}});
   }
   return rows;
 }

@@ -28,13 +28,41 @@ json costs_of(const Profile& profile) {
   return costs;
 }
 
+// Of each method that has one.
+json heads_of(const BenchOptions& options, const Session& session) {
+  json heads = json::object();
+  for (const std::string& method : options.methods)
+    if (const HeadFile* head = session.head_for(method)) heads[method] = file_of(*head);
+  return heads;
+}
+
+// Of a file from when one head served all methods of a bench.
+json older_heads(const json& settings, const json& now) {
+  json heads = json::object();
+  const json file = settings.value("head_file", json());
+  for (const auto& [method, head] : now.items())
+    if (!file.is_null()) heads[method] = file;
+  return heads;
+}
+
+// Methods may be added from call to call: what was made with a head must have the same one.
+bool agree(const std::string& setting, const json& before, const json& now) {
+  if (setting != "heads" || !before.is_object()) return before == now;
+  for (const auto& [method, file] : now.items())
+    if (before.contains(method) && before[method] != file) return false;
+  return true;
+}
+
 // What a file that is older than a setting was made with.
 json default_of(const std::string& setting) {
   const BenchOptions options;
   if (setting == "lossy") return options.lossy;
   if (setting == "lossy_p") return options.sampling.accept_p;
   if (setting == "group") return options.group;
-  if (setting == "concurrency") return options.concurrency;
+  if (setting == "arrivals") return options.arrivals;
+  if (setting == "arrivals_seed") return options.arrivals_seed;
+  if (setting == "also") return options.also;
+  if (setting == "also_seconds") return options.also_seconds;
   if (setting == "draft_vocab") return options.draft_vocab;
   if (setting == "draft_p_min") return options.draft_p_min;
   return {};
@@ -55,13 +83,14 @@ bool is_run(const json& run) {
     if (!run.contains(key) || !run[key].is_number()) return false;
   for (const char* key : {"tokens", "prompt"})
     if (!run.contains(key) || !run[key].is_array()) return false;
+  if (run.contains("concurrency") && !run["concurrency"].is_number_integer()) return false;
   return run.contains("seconds") && run["seconds"].is_object() && run["seconds"].contains("decode") &&
          run["seconds"]["decode"].is_number();
 }
 
 BenchKey key_of(const json& run) {
   return {run["task"].get<std::string>(), run["id"].get<std::string>(), run["method"].get<std::string>(),
-          run["temp"].get<float>()};
+          run["temp"].get<float>(), run.value("concurrency", 1)};
 }
 
 // Whether a file may take its place by being renamed.
@@ -124,8 +153,11 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
   settings.emplace_back("lossy", options.lossy);
   settings.emplace_back("lossy_p", sampling.accept_p);
   settings.emplace_back("group", options.group);
-  settings.emplace_back("concurrency", options.concurrency);
-  settings.emplace_back("head_file", session.head() ? file_of(*session.head()) : json());
+  settings.emplace_back("arrivals", options.arrivals);
+  settings.emplace_back("arrivals_seed", options.arrivals_seed);
+  settings.emplace_back("also", options.also);
+  settings.emplace_back("also_seconds", options.also_seconds);
+  settings.emplace_back("heads", heads_of(options, session));
   return settings;
 }
 
@@ -155,11 +187,18 @@ Status BenchResults::read(const std::string& text) {
   if (!j.is_object() || !j.contains("settings") || !j["settings"].is_object() || !j.contains("runs") ||
       !j["runs"].is_array())
     return bad("it is there already, and not a file of sluice bench");
-  for (const auto& [name, value] : settings_) {
-    const json before = j["settings"].value(name, default_of(name));
-    if (before != value)
+  for (auto& [name, value] : settings_) {
+    const json before =
+        j["settings"].value(name, name == "heads" ? older_heads(j["settings"], value) : default_of(name));
+    if (!agree(name, before, value))
       return bad("it holds runs of other settings: " + name + " was " + shown(before) + " and is " + shown(value));
+    if (name != "heads") continue;
+    for (const auto& [method, file] : before.items())
+      if (!value.contains(method)) value[method] = file;
   }
+  const json& before = j["settings"].value("concurrency", json());
+  if (before.is_number() && before != 1)
+    return bad("an older version held its conversations in groups that waited for the slowest");
   for (const json& run : j["runs"]) {
     if (!is_run(run)) return bad("it holds a run that sluice bench did not write");
     const BenchKey key = key_of(run);
@@ -187,6 +226,8 @@ Status BenchResults::write(const json& selection, const json& rest, bool last) c
   if (path_.empty() || (!replaceable_ && !last)) return {};
   json settings = selection;
   for (const auto& [name, value] : settings_) settings[name] = value;
+  const json& heads = settings["heads"];
+  settings["head_file"] = heads.size() == 1 ? *heads.begin() : json();
   const std::string path = path_ + (replaceable_ ? ".partial" : "");
   std::ofstream file(path);
   file << "{\n\"settings\": " << settings.dump(1, ' ', false, json::error_handler_t::replace) << ",\n\"runs\": [";

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
+#include "cli/method_settings.h"
 #include "cli/output.h"
 #include "cli/session.h"
 
@@ -82,7 +83,9 @@ class Chat {
   std::optional<RequestId> previous_;
 };
 
-Status chat(const ChatOptions& options) {
+Status chat(const CLI::App& command, const ChatOptions& options) {
+  SLUICE_TRY_STATUS(check(options));
+  SLUICE_TRY_STATUS(check_settings_are_read(command, methods_of_run(options)));
   SLUICE_TRY(const Session session, Session::open(options, Heads::kGivenOrShipped));
   SLUICE_TRY(const auto engine, session.make_engine());
   return Chat(options, session, *engine).run();
@@ -102,7 +105,7 @@ void add_chat(CLI::App& app, Action& action) {
   add_model_option(command, *options);
   add_engine_options(command, *options);
   add_generation_options(command, *options);
-  command.callback([options, &action] { action = [options] { return chat(*options); }; });
+  command.callback([options, &command, &action] { action = [options, &command] { return chat(command, *options); }; });
 }
 
 }  // namespace sluice

@@ -25,9 +25,10 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
       ->allow_extra_args(false)
       ->check(not_empty("a GGUF file"));
   command
-      .add_option("--head", options.head,
-                  "Trained head of the target: a GGUF file of sluice train (spd, eagle3, p-eagle, exit); run, chat and "
-                  "bench know those that come with the program")
+      .add_option("--head", options.heads,
+                  "Trained head of the target: a GGUF file of sluice train (spd, eagle3, p-eagle, exit), once for each "
+                  "kind: a method takes its own; run, chat and bench know those that come with the program")
+      ->allow_extra_args(false)
       ->check(not_empty("a GGUF file"));
   add_list_option(command, "--source", options.sources,
                   "Token sources of the method: ngram, draft, head; n-grams are fused with the others (default: what "
@@ -196,14 +197,14 @@ Status check(const CommonOptions& options) {
       return input_error("--tree: a tree of " + std::to_string(nodes) + " nodes or more; there may be " +
                          std::to_string(kMostNodes) + " at most, the root not counted");
   }
-  if (!options.head.empty() && options.compute == "lazy")
+  if (!options.heads.empty() && options.compute == "lazy")
     return input_error("--compute lazy computes no hidden states, which --head reads: leave it out");
   constexpr size_t kMostDrafts = 8;
   if (options.drafts.size() > kMostDrafts)
     return input_error("--draft was given " + std::to_string(options.drafts.size()) +
                        " times; a hierarchy has at most " + std::to_string(kMostDrafts) + " draft models");
   SLUICE_TRY_STATUS(
-      make_sources(options.sources, {options.drafts.size(), !options.head.empty()}, false).map([](const auto&) {}));
+      make_sources(options.sources, {options.drafts.size(), !options.heads.empty()}, false).map([](const auto&) {}));
   const auto& named = options.sources;
   if (!options.ngram_corpus.empty() && !named.empty() && std::find(named.begin(), named.end(), "ngram") == named.end())
     return input_error("--ngram-corpus is for n-grams, which --source leaves out: add ngram to it, as in ngram," +

@@ -16,7 +16,7 @@ struct CommonOptions {
   std::string model;  // empty: the embedded default
   std::string method = "auto";
   std::vector<std::string> drafts;  // files, the smallest model first
-  std::string head;                 // file; empty: none
+  std::vector<std::string> heads;   // files, one of a kind
   std::vector<std::string> sources;
   std::string ngram_corpus;  // a text that n-grams know; empty: none
   int32_t stages = 1;

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
+#include "cli/method_settings.h"
 #include "cli/output.h"
 #include "cli/session.h"
 
@@ -28,8 +29,9 @@ Result<std::string> read_prompt(const std::string& given) {
   return text;
 }
 
-Status run(const RunOptions& options) {
+Status run(const CLI::App& command, const RunOptions& options) {
   SLUICE_TRY_STATUS(check(options));
+  SLUICE_TRY_STATUS(check_settings_are_read(command, methods_of_run(options)));
   SLUICE_TRY(const std::string prompt, read_prompt(options.prompt));
   SLUICE_TRY(const Session session, Session::open(options, Heads::kGivenOrShipped));
   std::vector<ChatMessage> messages;
@@ -73,7 +75,7 @@ void add_run(CLI::App& app, Action& action) {
   command.add_flag("--json", options->json, "One JSON object on stdout, nothing else there");
   command.add_option("--trace", options->trace,
                      "Write every event: Chrome trace format, or a timeline page if it ends in .html");
-  command.callback([options, &action] { action = [options] { return run(*options); }; });
+  command.callback([options, &command, &action] { action = [options, &command] { return run(command, *options); }; });
 }
 
 }  // namespace sluice

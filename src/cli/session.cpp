@@ -26,6 +26,8 @@ fs::path installation() {
 
 }  // namespace
 
+std::string installation_folder() { return installation().string(); }
+
 Result<std::string> default_model() {
   if (const char* path = std::getenv("SLUICE_MODEL"); path != nullptr && *path != '\0') return std::string(path);
   std::error_code error;
@@ -66,11 +68,12 @@ Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const Common
 
 }  // namespace
 
-Result<Session> Session::open(const CommonOptions& options, Heads heads) {
+Result<Session> Session::open(const CommonOptions& options, Heads heads, const std::vector<std::string>& compared) {
   const auto begin = std::chrono::steady_clock::now();
   SLUICE_TRY_STATUS(sluice::check(options));
   Session session;
   session.options_ = options;
+  session.compared_ = compared;
   std::string path = options.model;
   if (path.empty()) {
     SLUICE_TRY(path, default_model());
@@ -99,8 +102,10 @@ Result<Session> Session::open(const CommonOptions& options, Heads heads) {
     SLUICE_TRY_STATUS(check_vocabulary(draft, vocabulary, path, *session.tokenizer_));
     session.drafts_.push_back(std::move(opened));
   }
-  if (heads == Heads::kGivenOrShipped && options.head.empty() && options.compute != "lazy") session.take_shipped_head();
-  if (!session.options_.head.empty()) SLUICE_TRY_STATUS(session.open_head());
+  for (const std::string& head : options.heads) SLUICE_TRY_STATUS(session.open_head(head));
+  if (heads == Heads::kGivenOrShipped && options.compute != "lazy") SLUICE_TRY_STATUS(session.take_shipped_heads());
+  SLUICE_TRY_STATUS(session.check_source_head());
+  SLUICE_TRY_STATUS(session.take_cuts());
   if (!options.ngram_corpus.empty()) {
     SLUICE_TRY(session.corpus_, read_corpus(options.ngram_corpus, *session.tokenizer_));
   }
@@ -137,51 +142,97 @@ bool runs_with(const HeadParameters& head, const CommonOptions& options) {
 
 }  // namespace
 
-// The head that a method needs. Where neither draft models nor sources were given, `auto` takes SPD's if it is of the
-// stages that were asked for, and for a model in one piece EAGLE-3's, which then drafts no further than it is sure of.
-void Session::take_shipped_head() {
-  constexpr double kSure = 0.5;
-  const auto take = [&](const std::string& method) {
-    const auto head = find_head(installation() / "heads", *model_, [&](const HeadParameters& p) {
-      return p.kind != HeadKind::kDraft && method_of(p.kind) == method && runs_with(p, options_);
-    });
-    options_.head = head.value_or("");
-    return head.has_value();
-  };
-  if (options_.method != "auto") {
-    take(options_.method);
-    return;
-  }
-  if (!options_.drafts.empty() || !options_.sources.empty() || !options_.ngram_corpus.empty()) return;
-  if (stages_asked_for(options_))
-    take("spd");
-  else if (take("eagle3") && options_.draft_p_min == 0)
-    options_.draft_p_min = kSure;
-}
-
-Status Session::open_head() {
-  SLUICE_TRY(auto opened, HeadFile::open(options_.head, *model_));
-  head_.emplace(std::move(opened));
-  const HeadParameters& head = head_->parameters();
-  if (head.kind == HeadKind::kDraft)
-    return input_error("--head " + options_.head + " is a draft model: give it with --draft");
-  if (!runs_with(head, options_)) {
-    std::string cuts;
-    for (const int32_t cut : inner_cuts(head)) cuts += (cuts.empty() ? "" : ",") + std::to_string(cut);
-    return input_error("--head " + options_.head + " was trained for " + std::to_string(head.stages()) +
-                       " stages: leave --stages and --cuts out, or give --cuts " + cuts);
-  }
-  if (head.kind == HeadKind::kSpd) options_.cuts = inner_cuts(head);
+Status Session::open_head(const std::string& path) {
+  SLUICE_TRY(auto opened, HeadFile::open(path, *model_));
+  const HeadKind kind = opened.parameters().kind;
+  if (kind == HeadKind::kDraft) return input_error("--head " + path + " is a draft model: give it with --draft");
+  for (const HeadFile& other : heads_)
+    if (other.parameters().kind == kind)
+      return input_error("--head gives two heads of kind " + std::string(name(kind)) + ": " + other.path() + " and " +
+                         path + "; give one of a kind");
+  heads_.push_back(std::move(opened));
   return {};
 }
 
-Status Session::add_head(EngineOptions& engine, std::vector<Pipeline>& pipelines, PipelineOptions pipeline) const {
-  const HeadParameters& head = head_->parameters();
+// The one that was made for this method, if it is there and runs with the stages that were asked for.
+Result<bool> Session::take_shipped_head(const std::string& method) {
+  const auto path = find_head(installation() / "heads", *model_, [&](const HeadParameters& p) {
+    return p.kind != HeadKind::kDraft && method_of(p.kind) == method && runs_with(p, options_);
+  });
+  if (path) SLUICE_TRY_STATUS(open_head(*path));
+  return path.has_value();
+}
+
+// The heads that the methods need and were not given. Where neither draft models nor sources were given, `auto` takes
+// SPD's if it is of the stages that were asked for, and for a model in one piece EAGLE-3's, which then drafts no
+// further than it is sure of.
+Status Session::take_shipped_heads() {
+  constexpr double kSure = 0.5;
+  for (const std::string& name : compared_) {
+    SLUICE_TRY(const auto method, make_method(name, {}));
+    if (method->head() && head_for(name) == nullptr) SLUICE_TRY_STATUS(take_shipped_head(name));
+  }
+  if (!compared_.empty() || !options_.heads.empty()) return {};
+  if (options_.method != "auto") return take_shipped_head(options_.method).map([](bool) {});
+  if (!options_.drafts.empty() || !options_.sources.empty() || !options_.ngram_corpus.empty()) return {};
+  SLUICE_TRY(const bool taken, take_shipped_head(stages_asked_for(options_) ? "spd" : "eagle3"));
+  if (taken && !stages_asked_for(options_) && options_.draft_p_min == 0) options_.draft_p_min = kSure;
+  return {};
+}
+
+Status Session::check_source_head() const {
+  const auto& named = options_.sources;
+  if (options_.heads.size() < 2 || std::find(named.begin(), named.end(), "head") == named.end()) return {};
+  for (const std::string& name : methods()) {
+    SLUICE_TRY(const auto method, make_method(name, {}));
+    if (method->speculates() && !method->head())
+      return input_error("--source head: " + name + " reads whichever head is given, and --head gives " +
+                         std::to_string(options_.heads.size()) + ": give one");
+  }
+  return {};
+}
+
+// All that run share the stages: where SPD's head is among what they load, those that it was trained for.
+Status Session::take_cuts() {
+  for (const std::string& method : methods()) {
+    const HeadFile* file = head_for(method);
+    if (file == nullptr || file->parameters().kind != HeadKind::kSpd) continue;
+    const HeadParameters& head = file->parameters();
+    if (runs_with(head, options_)) {
+      options_.cuts = inner_cuts(head);
+      return {};
+    }
+    std::string cuts;
+    for (const int32_t cut : inner_cuts(head)) cuts += (cuts.empty() ? "" : ",") + std::to_string(cut);
+    return input_error("--head " + file->path() + " was trained for " + std::to_string(head.stages()) +
+                       " stages: leave --stages and --cuts out, or give --cuts " + cuts);
+  }
+  return {};
+}
+
+std::vector<std::string> Session::methods() const { return compared_.empty() ? std::vector{method()} : compared_; }
+
+// A method that was made for a kind of head gets one of it. Another reads the head that was given, as a source; where
+// methods are compared, only if --source names it. (Where the one that is given is of the wrong kind, the engine says
+// so.)
+const HeadFile* Session::head_for(const std::string& method) const {
+  const auto made = make_method(method, {});
+  const auto wanted = made ? (*made)->head() : std::nullopt;
+  for (const HeadFile& head : heads_)
+    if (wanted == head.parameters().kind) return &head;
+  const auto& named = options_.sources;
+  if (!compared_.empty() && (wanted || std::find(named.begin(), named.end(), "head") == named.end())) return nullptr;
+  return options_.heads.size() == 1 ? &heads_.front() : nullptr;
+}
+
+Status Session::add_head(const HeadFile& file, EngineOptions& engine, std::vector<Pipeline>& pipelines,
+                         PipelineOptions pipeline) const {
+  const HeadParameters& head = file.parameters();
   pipeline.n_cells = engine.n_cells + 1024;
   pipeline.candidates = options_.children;
   pipeline.guessable = tokenizer_->size();
   engine.drafts.push_back({.name = name(head.kind), .n_cells = pipeline.n_cells, .n_stages = 1, .head = head});
-  SLUICE_TRY(auto workers, make_head_worker(*head_, pipeline, options_.depth));
+  SLUICE_TRY(auto workers, make_head_worker(file, pipeline, options_.depth));
   pipelines.push_back({.workers = std::move(workers), .cost = std::nullopt, .is_head = true});
   if (!profile_) return {};
   SLUICE_TRY(auto costs, profile_->for_draft(drafts_.size(), drafts_.size() + 1));
@@ -193,11 +244,11 @@ Status Session::add_head(EngineOptions& engine, std::vector<Pipeline>& pipelines
 std::string Session::method() const {
   if (options_.method != "auto") return options_.method;
   if (!drafts_.empty()) return "surge";
-  if (!head_) return "specpipe";
-  return method_of(head_->parameters().kind);
+  if (heads_.empty()) return "specpipe";
+  return method_of(heads_.front().parameters().kind);
 }
 
-Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter jitter) const {
+Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, int32_t n_requests) const {
   const int32_t n_stages = options_.stages;
   EngineOptions engine;
   engine.context = options_.context;
@@ -219,7 +270,8 @@ Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter 
                            .max_rows = engine.scheduler.row_budget,
                            .threads = options_.threads,
                            .memo = memo_};
-  if (head_) pipeline.taps = head_->parameters().tapped_layers();
+  const HeadFile* head = head_for(method);
+  if (head != nullptr) pipeline.taps = head->parameters().tapped_layers();
   SLUICE_TRY(pipelines[0].workers, make_workers(*model_, pipeline));
   pipeline.taps.clear();
   for (size_t i = 0; i < drafts_.size(); ++i) {
@@ -238,9 +290,9 @@ Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter 
     SLUICE_TRY(auto costs, profile_->for_draft(i, drafts_.size()));
     pipelines.back().cost.emplace(std::move(costs), pipeline.cuts, draft.hparams().d_model);
   }
-  if (head_) SLUICE_TRY_STATUS(add_head(engine, pipelines, pipeline));
-  auto executor = options_.simulated() ? make_virtual_executor(std::move(pipelines), jitter)
-                                       : make_threads_executor(std::move(pipelines));
+  if (head != nullptr) SLUICE_TRY_STATUS(add_head(*head, engine, pipelines, pipeline));
+  auto executor =
+      options_.simulated() ? make_virtual_executor(std::move(pipelines)) : make_threads_executor(std::move(pipelines));
   return std::make_unique<Engine>(*tokenizer_, std::move(executor), std::move(engine));
 }
 

@@ -20,18 +20,25 @@ namespace sluice {
 // it.
 Result<std::string> default_model();
 
-// Which heads may serve: that of --head, or without one those that come with the program too.
+// Where the program is installed: the folder beside the program's own that holds heads, prompts and the default model.
+std::string installation_folder();
+
+// Which heads may serve: those of --head, or also those that come with the program.
 enum class Heads : uint8_t { kGiven, kGivenOrShipped };
 
 class Session {
  public:
-  static Result<Session> open(const CommonOptions& options, Heads heads = Heads::kGiven);
+  // With `compared` (bench) each of these methods runs, with a head of its own kind that is given or comes with the
+  // program; else the method that was asked for does, with what --head gives or, without that, one that comes with it.
+  static Result<Session> open(const CommonOptions& options, Heads heads = Heads::kGiven,
+                              const std::vector<std::string>& compared = {});
 
   const ModelFile& model() const { return *model_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::vector<LayerRange>& cuts() const { return cuts_; }
   const std::vector<ModelFile>& drafts() const { return drafts_; }
-  const std::optional<HeadFile>& head() const { return head_; }
+  // The head that an engine for this method loads; null: none.
+  const HeadFile* head_for(const std::string& method) const;
   const std::string& profile_name() const { return profile_name_; }
   const std::optional<Profile>& profile() const { return profile_; }  // none: neither simulated nor paced
   int32_t context() const { return options_.context; }                // tokens a conversation may have
@@ -40,8 +47,11 @@ class Session {
   // Writes the memo to its file, if there is one.
   Status save_memo() const;
 
-  // A pipeline of its own for up to `n_requests` requests at a time.
-  Result<std::unique_ptr<Engine>> make_engine(int32_t n_requests = 1, Jitter jitter = {}) const;
+  // A pipeline of its own for up to `n_requests` requests at a time, by a method or the session's.
+  Result<std::unique_ptr<Engine>> make_engine(int32_t n_requests = 1) const {
+    return make_engine(method(), n_requests);
+  }
+  Result<std::unique_ptr<Engine>> make_engine(const std::string& method, int32_t n_requests) const;
 
   // The tokens of a prompt or of a conversation. Without a template in the model the last message is taken as it is.
   Result<std::vector<Token>> encode(const std::vector<ChatMessage>& messages) const;
@@ -53,15 +63,21 @@ class Session {
 
  private:
   Session() = default;
-  void take_shipped_head();
-  Status open_head();
-  Status add_head(EngineOptions& engine, std::vector<Pipeline>& pipelines, PipelineOptions pipeline) const;
+  Status open_head(const std::string& path);
+  Status take_shipped_heads();
+  Status check_source_head() const;
+  Status take_cuts();
+  Result<bool> take_shipped_head(const std::string& method);
+  Status add_head(const HeadFile& head, EngineOptions& engine, std::vector<Pipeline>& pipelines,
+                  PipelineOptions pipeline) const;
+  std::vector<std::string> methods() const;
 
   CommonOptions options_;
   std::unique_ptr<ModelFile> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<ModelFile> drafts_;
-  std::optional<HeadFile> head_;
+  std::vector<HeadFile> heads_;              // one of a kind, those of --head first
+  std::vector<std::string> compared_;        // methods of a bench
   std::shared_ptr<Memo> memo_;               // if lazy
   std::shared_ptr<const KnownText> corpus_;  // if --ngram-corpus
   std::optional<ChatTemplate> template_;

@@ -149,9 +149,15 @@ void Engine::take_sources(Request& request, std::vector<SourceSlot> slots) {
   request.speculation.n_sources = request.sources.size();
 }
 
+void Engine::wake_at(double time) {
+  if (wake_ && *wake_ <= time) return;
+  executor_->wake_at(time);
+  wake_ = time;
+}
+
 Result<std::vector<Progress>> Engine::step() {
   if (failed_) return tl::unexpected<Error>(*failed_);
-  SLUICE_CHECK(busy(), "a step needs a running request");
+  SLUICE_CHECK(busy() || wake_, "a step needs a running request or a time to wait for");
   Status done;
   try {
     done = handle_all();
@@ -166,6 +172,8 @@ Result<std::vector<Progress>> Engine::step() {
 Status Engine::handle_all() {
   std::vector<Event> events = {executor_->next()};
   while (auto more = executor_->poll()) events.push_back(std::move(*more));
+  constexpr double kClockTick = 1e-6;  // a real clock may round the time down
+  if (wake_ && *wake_ <= executor_->now() + kClockTick) wake_.reset();
   const CpuTimer timer(coordinator_seconds_);
   for (const Event& event : events) SLUICE_TRY_STATUS(handle(event));
   admit();

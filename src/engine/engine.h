@@ -74,8 +74,10 @@ class Engine {
   size_t waiting() const { return waiting_.size(); }
   // Waits for the next event, handles all that has happened, feeds the first stage. What breaks one request ends that
   // request (Finish::kFailed); when a worker or the engine itself fails, all end, and this error is what every later
-  // step says. REQUIRES: busy(), unless it has failed.
+  // step says. REQUIRES: busy() or a time to wait for, unless it has failed.
   Result<std::vector<Progress>> step();
+  // Asks for a time on the engine's clock to wait for: a step() ends then, at the latest, also when nothing is running.
+  void wake_at(double time);
 
   const Request& request(RequestId id) const;
   RequestFigures figures(RequestId id) const;
@@ -149,6 +151,7 @@ class Engine {
   int32_t next_request_ = 0, next_sequence_ = 0, next_batch_ = 0;
   int64_t n_batches_ = 0;
   double coordinator_seconds_ = 0;
+  std::optional<double> wake_;  // when the executor will tell that a time has come that was asked for
   Trace trace_;
 };
 

@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -61,6 +63,17 @@ TEST_F(Bench, ComparesMethodsAndFindsThemIdentical) {
   EXPECT_EQ(j["identical"], true);
 }
 
+TEST_F(Bench, PromptsComeWithTheProgram) {
+  const std::string out = temp_path("shipped.json");
+  const Ran ran = run_program(
+      {"bench", "-m", small_model(), "-n", "2", "--methods", "ar", "--context", "512", "--turns", "1", "--json", out});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  const json j = read(out);
+  std::map<std::string, int> prompts;
+  for (const json& run : j["runs"]) ++prompts[run["task"]];
+  EXPECT_EQ(prompts, (std::map<std::string, int>{{"code", 10}, {"math", 10}, {"chat", 10}}));
+}
+
 TEST_F(Bench, TheLimitCountsPrompts) {
   const std::string out = temp_path("limited.json");
   ASSERT_EQ(run_program(with({"--tasks", "talk", "--methods", "ar", "--limit", "1", "--json", out})).status, 0);
@@ -68,7 +81,12 @@ TEST_F(Bench, TheLimitCountsPrompts) {
 }
 
 TEST_F(Bench, RefusesBadDataBeforeItStarts) {
-  EXPECT_TRUE(fails(run_program({"bench", "-m", small_model()}), 2, {"--data"}));
+  const std::filesystem::path elsewhere = temp_path("elsewhere");  // no prompts come with this program
+  std::filesystem::create_directories(elsewhere / "bin");
+  std::filesystem::copy_file(program_path(), elsewhere / "bin" / "sluice",
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_TRUE(fails(run_program({"bench", "-m", small_model()}, {.program = elsewhere / "bin" / "sluice"}), 2,
+                    {"--data", "elsewhere/prompts/code.jsonl"}));
   EXPECT_TRUE(fails(run_program(with({"--tasks", "talk,absent"})), 2, {"--data", "absent.jsonl"}));
   write_task("broken", "{\"turns\": [\"fine\"]}\n{\"turns\": [\"bro\n");
   EXPECT_TRUE(fails(run_program(with({"--tasks", "talk,broken"})), 2, {"broken.jsonl:2:"}));
@@ -149,7 +167,8 @@ TEST_F(Bench, AConversationThatLacksTurnsIsHeldAnew) {
 TEST_F(Bench, KeepsTheFileOfOtherSettingsUnlessTold) {
   const std::string out = temp_path("settings.json");
   const auto bench = [&](const Program::Arguments& more) {
-    Program::Arguments arguments = {"--tasks", "sums", "--methods", "ar", "--executor", "virtual", "--json", out};
+    Program::Arguments arguments = {"--tasks",    "sums",    "--methods", "ar,specpipe",
+                                    "--executor", "virtual", "--json",    out};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_program(with(arguments));
   };
@@ -161,7 +180,8 @@ TEST_F(Bench, KeepsTheFileOfOtherSettingsUnlessTold) {
   EXPECT_TRUE(fails(bench({"--top-p", "0.9"}), 2, {"top_p"}));
   EXPECT_TRUE(fails(bench({"--lossy", "relaxed"}), 2, {"lossy was \"none\" and is \"relaxed\""}));
   EXPECT_TRUE(fails(bench({"--group", "2"}), 2, {"group was 1 and is 2"}));
-  EXPECT_TRUE(fails(bench({"--concurrency", "2"}), 2, {"concurrency was 1 and is 2"}));
+  EXPECT_TRUE(fails(bench({"--arrivals", "2"}), 2, {"arrivals was 0.0 and is 2.0"}));
+  EXPECT_TRUE(fails(bench({"--also", "talk:2"}), 2, {"also was \"\" and is \"talk\""}));
   EXPECT_TRUE(fails(bench({"--profile", write_file("half.json", R"({"stage": {"points": [[1, 0.5]]}})")}), 2,
                     {"profile was \"uniform\""}));
   write_task("sums", "{\"turns\": [\"two and two\"]}\n");
@@ -201,7 +221,13 @@ TEST_F(Bench, LossyRunsAreMarkedAndNeverTakenForOthers) {
   EXPECT_NE(lossy.out.find("LOSSY"), std::string::npos);
   EXPECT_EQ(lossy.out.find("identical"), std::string::npos);
   EXPECT_TRUE(fails(bench({}), 2, {"lossy was \"relaxed\" and is \"none\""}));
-  EXPECT_TRUE(fails(bench({"--lossy", "relaxed", "--lossy-p", "0.5"}), 2, {"lossy_p"}));
+  const std::string by_share = temp_path("top-p.json");
+  const auto shared = [&](const std::string& p) {
+    return run_program(with({"--tasks", "sums", "--stages", "2", "--executor", "virtual", "--lossy", "top-p",
+                             "--lossy-p", p, "--json", by_share}));
+  };
+  EXPECT_EQ(shared("0.9").status, 0);
+  EXPECT_TRUE(fails(shared("0.5"), 2, {"lossy_p"}));
   json older = read(out);  // a file from before there was such a setting
   for (const char* key : {"lossy", "lossy_p", "group", "concurrency", "head_file"}) older["settings"].erase(key);
   write(out, older);
@@ -232,6 +258,138 @@ TEST_F(Bench, SeveralConversationsAtATimeGiveTheSameAnswers) {
   EXPECT_EQ(tokens("3"), alone);
 }
 
+TEST_F(Bench, ASettingMustBeReadByOneOfItsMethods) {
+  const auto bench = [&](const std::string& methods) {
+    return run_program(
+        with({"--tasks", "sums", "--executor", "virtual", "--methods", methods, "--width", "2", "--depth", "2"}));
+  };
+  EXPECT_TRUE(fails(bench("ar,sd"), 2, {"--width is read by", "here ar and sd run"}));
+  EXPECT_TRUE(fails(bench("ar,specpipe"), 2, {"--depth is read by", "here ar and specpipe run"}));
+  EXPECT_EQ(bench("ar,sd,specpipe").status, 0);
+}
+
+// When the last token of a run's answer came, on its load's clock.
+double end_of(const json& run) {
+  double end = run["arrival"].get<double>() + run["time_to_first_token"].get<double>();
+  for (const json& gap : run["between_tokens"]) end += gap.get<double>();
+  return end;
+}
+
+TEST_F(Bench, EachConcurrencyIsARowWithTheLoadsFigures) {
+  write_task("talks", "{\"turns\": [\"one\", \"two\"]}\n{\"turns\": [\"three\"]}\n{\"turns\": [\"four\", \"five\"]}\n");
+  const std::string out = temp_path("rows.json");
+  const Ran ran = run_program(with({"--tasks", "talks", "--methods", "ar,specpipe", "--concurrency", "1,3",
+                                    "--executor", "virtual", "--ignore-eos", "--json", out}));
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  for (const char* word : {"conc", "in flight: 1, 3", "all tok/s", "first token", "between tokens", "identical: yes"})
+    EXPECT_NE(ran.out.find(word), std::string::npos) << word << "\n" << ran.out;
+  const json j = read(out);
+  EXPECT_EQ(j["settings"]["concurrency"], json({1, 3}));
+  EXPECT_EQ(j["runs"].size(), 2u * 2u * 5u);
+  std::map<std::pair<std::string, int>, json> rows;
+  for (const json& row : j["summary"]) rows[{row["method"], row["concurrency"]}] = row;
+  ASSERT_EQ(rows.size(), 4u);
+  // Every stage takes 1 ms, so alone each token of plain decoding comes 1 ms after the one before.
+  const json& alone = rows[{"ar", 1}];
+  EXPECT_NEAR(alone["between_tokens"]["mean"], 0.001, 1e-9);
+  EXPECT_NEAR(alone["between_tokens"]["p99"], 0.001, 1e-9);
+  EXPECT_NEAR(alone["elapsed"].get<double>() * alone["tokens_per_second"].get<double>(), 50, 1e-6) << "all tokens";
+  double elapsed = 0;
+  for (const json& run : j["runs"])
+    if (run["method"] == "ar" && run["concurrency"] == 3) elapsed = std::max(elapsed, end_of(run));
+  const json& together = rows[{"ar", 3}];
+  EXPECT_NEAR(together["elapsed"], elapsed, 1e-6);
+  EXPECT_NEAR(together["tokens_per_second"], 50 / elapsed, 1e-3);
+  EXPECT_GT(together["tokens_per_second"], 2.0 * alone["tokens_per_second"].get<double>());
+}
+
+TEST_F(Bench, TheNextConversationBeginsWhenOneEnds) {
+  std::string talks = "{\"id\": \"long\", \"turns\": [\"one\"], \"max_tokens\": 60}\n";
+  for (int i = 0; i < 4; ++i) talks += "{\"id\": " + std::to_string(i) + ", \"turns\": [\"two\"]}\n";
+  write_task("rolling", talks);
+  const std::string out = temp_path("rolling.json");
+  const Ran ran = run_program(with({"--tasks", "rolling", "--methods", "ar", "--concurrency", "2", "--executor",
+                                    "virtual", "--ignore-eos", "--json", out}));
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  const json j = read(out);
+  std::map<std::string, json> runs;
+  for (const json& run : j["runs"]) runs[run["id"]] = run;
+  EXPECT_EQ(runs["long"]["arrival"], 0.0);
+  EXPECT_EQ(runs["long"]["tokens"].size(), 60u);
+  EXPECT_EQ(runs["0"]["arrival"], 0.0);
+  for (int i = 1; i < 4; ++i)
+    EXPECT_NEAR(runs[std::to_string(i)]["arrival"], end_of(runs[std::to_string(i - 1)]), 1e-5) << i;
+  EXPECT_LT(end_of(runs["3"]), end_of(runs["long"])) << "nobody waits for the slowest";
+}
+
+TEST_F(Bench, ConversationsComeByChanceWhateverGoesOn) {
+  std::string talks;
+  for (int i = 0; i < 200; ++i) talks += "{\"turns\": [\"one\"], \"max_tokens\": 2}\n";
+  write_task("many", talks);
+  const auto arrivals = [&](const Program::Arguments& more) {
+    const std::string out = temp_path("arrivals.json");
+    Program::Arguments arguments = {"--tasks", "many", "--ignore-eos", "--overwrite", "--json", out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Ran ran = run_program(with(arguments));
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    const json j = read(out);
+    std::map<std::string, std::vector<double>> times;
+    for (const json& run : j["runs"]) {
+      times[run["method"]].push_back(run["arrival"]);
+      EXPECT_GT(run["time_to_first_token"], 0.0);
+    }
+    return times;
+  };
+  const auto simulated =
+      arrivals({"--limit", "200", "--methods", "ar,specpipe", "--arrivals", "50", "--executor", "virtual"});
+  const auto& times = simulated.at("ar");
+  ASSERT_EQ(times.size(), 200u);
+  EXPECT_EQ(times, simulated.at("specpipe")) << "all methods meet the same load";
+  EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
+  EXPECT_NEAR(times.back() / 200, 1 / 50.0, 3 / 50.0 / std::sqrt(200.0)) << "the mean of the times between";
+  size_t within_mean = 0;  // of exponential times 1 - 1/e are shorter than the mean
+  for (size_t i = 0; i < times.size(); ++i) within_mean += times[i] - (i > 0 ? times[i - 1] : 0.0) < 1 / 50.0;
+  EXPECT_NEAR(static_cast<double>(within_mean) / 200, 0.632, 3 * std::sqrt(0.632 * 0.368 / 200));
+  const Program::Arguments real = {"--limit", "20", "--methods", "ar", "--arrivals", "50"};
+  const auto in_real_time = arrivals(real).at("ar");
+  EXPECT_EQ(in_real_time, std::vector(times.begin(), times.begin() + 20)) << "whatever the clock";
+  const auto other = arrivals({"--limit", "20", "--methods", "ar", "--arrivals", "50", "--arrivals-seed", "7"});
+  EXPECT_NE(other.at("ar"), in_real_time);
+}
+
+TEST_F(Bench, PromptsOfAnotherTaskComeBesideInAPeriodOfTheirOwn) {
+  write_task("beside", "{\"id\": \"x\", \"turns\": [\"so?\"]}\n{\"id\": \"y\", \"turns\": [\"why?\"]}\n");
+  const std::string out = temp_path("beside.json");
+  const Program::Arguments one = {"--tasks",    "talk",    "--methods",    "ar",     "--also", "beside:0.025",
+                                  "--executor", "virtual", "--ignore-eos", "--json", out};
+  const Ran ran = run_program(with(one));
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_NE(ran.out.find("one of beside every 0.025 s"), std::string::npos) << ran.out;
+  const json j = read(out);
+  std::map<std::string, double> arrivals;
+  for (const json& run : j["runs"])
+    if (run["turn"] == 0)
+      arrivals[run["task"].get<std::string>() + " " + run["id"].get<std::string>()] = run["arrival"];
+  EXPECT_EQ(arrivals.size(), 4u);
+  EXPECT_EQ(arrivals["talk a"], 0.0);
+  EXPECT_NEAR(arrivals["beside x"], 0.025, 1e-9);
+  EXPECT_NEAR(arrivals["beside y"], 0.05, 1e-9) << "also when nothing else is running";
+  EXPECT_EQ(j["summary"].size(), 2u);
+  EXPECT_TRUE(fails(run_program(with({"--tasks", "talk,sums", "--also", "beside:1"})), 2, {"--also", "one task"}));
+  EXPECT_TRUE(fails(run_program(with({"--tasks", "talk", "--also", "talk:1"})), 2, {"--also", "--tasks"}));
+  for (const char* bad : {"beside", "beside:", "beside:0", "beside:-1", ":3", "beside:x", "beside:nan"})
+    EXPECT_TRUE(fails(run_program(with({"--tasks", "talk", "--also", bad})), 2, {"--also", "as in"})) << bad;
+}
+
+TEST_F(Bench, ARefusalForWantOfRoomSaysHowManyCame) {
+  std::string talks;
+  for (int i = 0; i < 60; ++i) talks += "{\"turns\": [\"one\"], \"max_tokens\": 500}\n";
+  write_task("crowd", talks);
+  const Ran ran = run_program(with({"--tasks", "crowd", "--limit", "60", "--methods", "ar", "--arrivals", "1000",
+                                    "--concurrency", "1", "--ignore-eos", "--executor", "virtual"}));
+  EXPECT_TRUE(fails(ran, 2, {"crowd ", "no room", "--concurrency"}));
+}
+
 TEST_F(Bench, AnInterruptLeavesWhatWasDone) {
   std::string many;
   for (int i = 0; i < 1000; ++i) many += "{\"turns\": [\"hello\"]}\n";
@@ -250,6 +408,13 @@ TEST_F(Bench, AnInterruptLeavesWhatWasDone) {
   EXPECT_EQ(j["complete"], false);
   EXPECT_EQ(j["identical"], true);
   EXPECT_FALSE(j["runs"].empty());
+}
+
+TEST_F(Bench, AnInterruptEndsAWaitForTheNextArrival) {
+  Program program(with({"--tasks", "sums", "--methods", "ar", "--arrivals", "0.0001"}));
+  ::usleep(500'000);
+  program.signal(SIGINT);
+  EXPECT_EQ(program.wait().status, 130);
 }
 
 }  // namespace

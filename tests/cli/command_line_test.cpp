@@ -144,6 +144,60 @@ TEST(CommandLine, AcceptsTheEndsOfTheRanges) {
   }
 }
 
+TEST(CommandLine, ASettingThatNoMethodOfTheRunReadsIsRefused) {
+  const std::vector<std::pair<Program::Arguments, std::vector<std::string>>> all = {
+      {{"--method", "sd", "--width", "8"}, {"--width is read by spd, ppsd, specpipe and surge", "here sd runs"}},
+      {{"--method", "specpipe", "--budget", "4"}, {"--budget is read by ssd;", "here specpipe runs"}},
+      {{"--method", "surge", "--levels", "2"}, {"--levels", "specpipe"}},
+      {{"--method", "surge", "--group", "2"}, {"--group", "specpipe"}},
+      {{"--method", "ar", "--children", "2"}, {"--children", "here ar runs"}},
+      {{"--method", "specpipe", "--depth", "2"}, {"--depth", "sd, eagle3, p-eagle and ssd"}},
+      {{"--method", "specinfer", "--depth", "2"}, {"--depth", "specinfer with --tree-nodes"}},
+      {{"--method", "sd", "--tree", "1,2"}, {"--tree", "specinfer"}},
+      {{"--method", "specinfer", "--tree", "1,2", "--tree-nodes", "7"}, {"--tree", "without --tree-nodes"}},
+      {{"--method", "specpipe", "--tree-nodes", "7"}, {"--tree-nodes", "specinfer and eagle3"}},
+      {{"--method", "sd", "--draft-rows", "7"}, {"--draft-rows", "surge"}},
+      {{"--method", "sd", "--draft-vocab", "7"}, {"--draft-vocab", "with --draft"}},
+      {{"--method", "ssd", "--draft-p-min", "0.5"}, {"--draft-p-min", "sd and p-eagle"}},
+      {{"--method", "sd", "--fallback", "ngram"}, {"--fallback", "ssd"}},
+      {{"--method", "sd", "--lookahead", "auto"}, {"--lookahead", "pipespec"}},
+      {{"--method", "sd", "--lossy", "top-p", "--fallback", "auto"}, {"--fallback", "ssd"}},
+      {{"--method", "ar", "--lossy", "relaxed"}, {"--lossy", "specpipe"}},
+      {{"--method", "sd", "--lossy", "relaxed", "--lossy-p", "0.5"}, {"--lossy-p", "with --lossy top-p"}},
+      {{"--method", "specinfer", "--replacement"}, {"--replacement", "with --verify reject"}},
+      {{"--method", "sd", "--verify", "reject", "--replacement"}, {"--replacement", "specinfer"}},
+      {{"--method", "ssd", "--saguaro", "0.5"}, {"--saguaro", "with --verify reject"}},
+      {{"--method", "ssd", "--verify", "reject", "--saguaro-tokens", "2"}, {"--saguaro-tokens", "with --saguaro"}},
+      {{"--budget", "4"}, {"--budget", "here ar, specpipe, spd and eagle3 run"}},  // method auto
+      {{"--draft", "x.gguf", "--depth", "4"}, {"--depth", "here ar and surge run"}},
+  };
+  for (const auto& [more, words] : all)
+    for (const char* command : {"run", "chat"}) {
+      Program::Arguments arguments = {command, "-m", small_model(), "--stages", "2", "--executor", "virtual"};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const Ran ran = run_program(arguments);
+      EXPECT_TRUE(fails(ran, 2, words)) << testing::PrintToString(more);
+      EXPECT_EQ(ran.out, "");
+    }
+}
+
+TEST(CommandLine, ASettingThatSomeMethodOfTheRunReadsIsTaken) {
+  const std::vector<Program::Arguments> all = {
+      {"--width", "8", "--children", "4"},
+      {"--method", "surge", "--width", "8", "--draft-rows", "2"},
+      {"--method", "specinfer", "--tree-nodes", "5", "--depth", "3"},
+      {"--method", "sd", "--depth", "3", "--draft-p-min", "0.5", "--lossy", "top-p", "--lossy-p", "0.5"},
+      {"--method", "ssd", "--verify", "reject", "--saguaro", "0.5", "--saguaro-tokens", "2", "--fallback", "auto"},
+      {"--method", "specinfer", "--verify", "reject", "--replacement", "--tree", "2,1"},
+  };
+  for (const auto& more : all) {
+    Program::Arguments arguments = {"run", "hello", "-n", "4", "-m", small_model(), "--executor", "virtual"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Ran ran = run_program(arguments);
+    EXPECT_EQ(ran.status, 0) << testing::PrintToString(more) << ran.err;
+  }
+}
+
 TEST(CommandLine, AListTakesOneArgumentAndLeavesThePromptAlone) {
   EXPECT_EQ(run_program({"run", "-m", small_model(), "-n", "2", "--cuts", "1,2", "hello"}).status, 0);
   EXPECT_EQ(run_program({"run", "-m", small_model(), "-n", "2", "--source", "ngram", "hello"}).status, 0);

@@ -184,9 +184,20 @@ TEST(Draft, TheEndsOfTheRangesWork) {
 
 TEST(Draft, TheWidthOfALevelMeansNothingToAChain) {
   const std::string draft = draft_model(3);
+  const std::string folder = temp_path("chains"), out = temp_path("chains.json");
+  std::filesystem::create_directory(folder);
+  write_file("chains/talk.jsonl", R"({"turns": ["hello"]})");
   const auto drafted = [&](const char* width) {
-    return answer({"--method", "sd", "--draft", draft, "--depth", "12", "--context", "64", "--executor", "virtual",
-                   "--width", width})["drafted"];
+    const Ran ran =
+        run_program(with({"--data",     folder,    "--tasks", "talk",      "--methods",   "sd,specpipe", "--draft",
+                          draft,        "--depth", "12",      "--context", "64",          "-n",          "20",
+                          "--executor", "virtual", "--width", width,       "--overwrite", "--json",      out},
+                         "bench"));
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    std::ifstream file(out);
+    const json j = json::parse(file, nullptr, false);
+    EXPECT_EQ(j["runs"][0]["method"], "sd");
+    return j["runs"][0]["drafted"];
   };
   EXPECT_EQ(drafted("1"), drafted("64"));
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
@@ -164,9 +165,90 @@ TEST(Head, ShippedOnesAreTakenWhereTheyFit) {
   EXPECT_EQ(compared.status, 0) << compared.err;
   EXPECT_NE(compared.out.find("2 stages"), std::string::npos) << compared.out;
   EXPECT_NE(compared.out.find("identical: yes"), std::string::npos) << compared.out;
-  const Ran refused = bench("ar,spd,eagle3");
-  EXPECT_TRUE(fails(refused, 2, {"--method eagle3", "kind spd"})) << "one head serves all";
+  EXPECT_NE(compared.out.find("spd spd.gguf; all with the stages of SPD's head, from layers 0, 2"), std::string::npos)
+      << compared.out;
+  const Ran both = bench("ar,spd,eagle3");
+  EXPECT_EQ(both.status, 0) << "each has its own head: " << both.err;
+  EXPECT_NE(both.out.find("heads: spd spd.gguf, eagle3 eagle3.gguf"), std::string::npos) << both.out;
+  EXPECT_NE(both.out.find("identical: yes"), std::string::npos) << both.out;
+  const Ran refused = bench("ar,spd,p-eagle");
+  EXPECT_TRUE(fails(refused, 2, {"--method p-eagle", "--head FILE"}));
   EXPECT_EQ(refused.out, "") << "before anything was run";
+}
+
+TEST(Head, ABenchGivesEachMethodTheHeadOfItsKind) {
+  const std::string prompts = temp_path("head-prompts"), out = temp_path("heads.json");
+  std::filesystem::create_directories(prompts);
+  write_file("head-prompts/talk.jsonl", R"({"turns": ["hello hello hello"]})");
+  Program::Arguments heads;
+  for (const char* kind : {"spd", "eagle3", "p-eagle", "exit"})
+    heads.insert(heads.end(), {"--head", head({.kind = kind})});
+  const auto bench = [&](const Program::Arguments& more, const std::string& methods) {
+    Program::Arguments arguments = {"bench",     "-m",    small_model(), "--data",     prompts,     "--tasks",
+                                    "talk",      "-n",    "12",          "--executor", "virtual",   "--ignore-eos",
+                                    "--methods", methods, "--json",      out,          "--threads", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments);
+  };
+  const std::string methods = "ar,spd,eagle3,p-eagle,ppsd,specpipe,surge";
+  ASSERT_EQ(bench(heads, "ar").status, 0);
+  const auto read = [&] {
+    std::ifstream file(out);
+    return json::parse(file, nullptr, false);
+  };
+  EXPECT_EQ(read()["settings"]["stages"], 1) << "SPD's head brings its stages when SPD runs";
+  EXPECT_TRUE(fails(bench(heads, methods), 2, {"--json", "stages was 1 and is 2"}));
+  heads.push_back("--overwrite");
+  const Ran ran = bench(heads, methods);
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_NE(ran.out.find("identical: yes"), std::string::npos) << ran.out;
+  const json j = read();
+  EXPECT_EQ(j["settings"]["heads"].size(), 4u);
+  ASSERT_EQ(j["runs"].size(), 7u);
+  for (const json& run : j["runs"]) {
+    const std::string method = run["method"];
+    EXPECT_EQ(run["stages"], 2) << method;
+    EXPECT_EQ(run["source"], method == "ar"                              ? "none"
+                             : method == "specpipe" || method == "surge" ? "ngram"
+                                                                         : "head")
+        << method;
+  }
+  const std::string eagle3 = head({.kind = "eagle3"});
+  EXPECT_TRUE(fails(bench({"--head", eagle3, "--overwrite"}, "ar,spd"), 2, {"--method spd", "--head FILE"}));
+  const Ran source = bench({"--head", eagle3, "--source", "ngram,head", "--overwrite"}, "ar,specpipe");
+  EXPECT_EQ(source.status, 0) << source.err;
+  EXPECT_EQ(read()["runs"][1]["source"], "ngram+head");
+}
+
+TEST(Head, ThoseOfTheDefaultModelServeTheirMethodsInOneBench) {
+  const Ran ran = run_program({"bench", "--methods", "ar,spd,eagle3,p-eagle,ppsd", "--tasks", "code", "--limit", "1",
+                               "-n", "6", "--executor", "virtual", "--context", "1024"});
+  if (ran.err.find("no default model is installed") != std::string::npos) GTEST_SKIP() << ran.err;
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  for (const char* word : {"10 stages", "spd spd-n10.gguf", "eagle3 eagle3.gguf", "p-eagle p-eagle.gguf",
+                           "ppsd exit-n10.gguf", "identical: yes"})
+    EXPECT_NE(ran.out.find(word), std::string::npos) << ran.out;
+}
+
+TEST(Head, OneOfAKindIsGivenAndTheMethodChooses) {
+  const std::string spd = head({.kind = "spd"}), eagle3 = head({.kind = "eagle3"});
+  const json plain = answer({"--method", "ar"})["tokens"];
+  for (const auto& [method, stages] : {std::pair{"spd", 2}, {"eagle3", 1}}) {
+    const json chosen = answer({"--head", eagle3, "--head", spd, "--method", method, "--executor", "virtual"});
+    EXPECT_EQ(chosen["source"], "head");
+    EXPECT_EQ(chosen["stages"], stages) << method;
+    EXPECT_EQ(chosen["tokens"], plain);
+  }
+  EXPECT_EQ(answer({"--head", eagle3, "--head", spd, "--method", "specpipe"})["source"], "ngram");
+  const auto run = [](Program::Arguments more) {
+    more.insert(more.begin(), {"run", "-m", small_model(), "-n", "2", "hello"});
+    return run_program(more);
+  };
+  const std::string twin = temp_path("twin.gguf");
+  std::filesystem::copy_file(eagle3, twin, std::filesystem::copy_options::overwrite_existing);
+  EXPECT_TRUE(fails(run({"--head", eagle3, "--head", twin}), 2, {"--head", "two heads of kind eagle3", eagle3, twin}));
+  EXPECT_TRUE(fails(run({"--head", eagle3, "--head", spd, "--source", "head", "--method", "specpipe"}), 2,
+                    {"--source head", "specpipe", "give one"}));
 }
 
 TEST(Head, WhatDoesNotFitIsRefused) {

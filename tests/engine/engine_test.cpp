@@ -53,6 +53,33 @@ TEST(Engine, RequestsAtOnceAnswerAsAlone) {
   }
 }
 
+TEST(Engine, WaitsForATimeWithNothingRunning) {
+  for (const bool threads : {false, true}) {
+    const auto engine = make_engine(six_layers(), {.stages = 3, .threads = threads});
+    const auto wait_until = [&](double time) {
+      engine->wake_at(time + 1);  // the earlier one counts
+      engine->wake_at(time);
+      while (engine->now() < time) {
+        if (!engine->busy()) engine->wake_at(time);
+        ASSERT_TRUE(engine->step());
+      }
+      if (!threads) {
+        EXPECT_EQ(engine->now(), time);
+      }
+    };
+    wait_until(0.02);
+    EXPECT_FALSE(engine->busy());
+    const RequestId first = submit(*engine, ask("abcabcabc", 60));
+    wait_until(engine->now() + 0.0105);  // in the middle of the answer
+    const RequestId second = submit(*engine, ask("xyzxyz", 10));
+    finish(*engine);
+    EXPECT_EQ(answer(*engine, first), alone(ask("abcabcabc", 60)));
+    EXPECT_EQ(answer(*engine, second), alone(ask("xyzxyz", 10)));
+    EXPECT_GE(engine->request(second).stats.submitted - engine->request(first).stats.submitted, 0.0105 - 1e-9);
+    wait_until(engine->now() + 0.02);  // what is left of the old requests does not count as the time
+  }
+}
+
 TEST(Engine, ProgressTellsEveryTokenOnceAndTheEnd) {
   const auto engine = make_engine(six_layers(), {.stages = 2});
   const RequestId id = submit(*engine, ask("abcabcabc", 12));
