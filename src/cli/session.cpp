@@ -8,6 +8,7 @@
 
 #include "cli/corpus_file.h"
 #include "cli/shipped_heads.h"
+#include "model/chat_text.h"
 #include "model/head_file.h"
 #include "model/utf8.h"
 #include "plan/measure.h"
@@ -255,12 +256,12 @@ Result<std::vector<Token>> Session::encode(const std::vector<ChatMessage>& messa
   if (!template_)
     return tokenizer_->encode(messages.back().content, /*add_special=*/true, /*parse_special=*/options_.raw);
   const auto special = [&](Token token) { return token == kNoToken ? std::string() : tokenizer_->piece(token, true); };
-  auto text = template_->render({.messages = messages,
-                                 .add_generation_prompt = true,
-                                 .bos_token = special(tokenizer_->bos()),
-                                 .eos_token = special(tokenizer_->eos())});
-  if (!text) return tl::unexpected<Error>(text.error());
-  SLUICE_TRY(auto tokens, tokenizer_->encode(*text, /*add_special=*/false, /*parse_special=*/true));
+  const ChatText chat(*tokenizer_, model_->chat_template());
+  SLUICE_TRY(auto tokens, chat.encode({.messages = messages,
+                                       .add_generation_prompt = true,
+                                       .bos_token = special(tokenizer_->bos()),
+                                       .eos_token = special(tokenizer_->eos())},
+                                      [&](const ChatTemplateInput& input) { return template_->render(input); }));
   if (tokenizer_->adds_bos() && (tokens.empty() || tokens.front() != tokenizer_->bos()))
     tokens.insert(tokens.begin(), tokenizer_->bos());
   return tokens;

@@ -43,7 +43,8 @@ class Session {
   // A pipeline of its own for up to `n_requests` requests at a time.
   Result<std::unique_ptr<Engine>> make_engine(int32_t n_requests = 1, Jitter jitter = {}) const;
 
-  // The tokens of a prompt or of a conversation. Without a template in the model the last message is taken as it is.
+  // The tokens of a prompt or of a conversation, whose messages can't write the template's control tokens (ChatText).
+  // Without a template in the model the last message is plain text; with --raw it may hold special tokens.
   Result<std::vector<Token>> encode(const std::vector<ChatMessage>& messages) const;
 
   // What to ask of the engine for a prompt; method `auto` begins as the best method that the files at hand allow.
