@@ -44,6 +44,9 @@ class Bench {
   // Whether each method has what it needs, each prompt fits, and what was done before was done with them: before hours
   // are spent.
   Status check_points() const {
+    size_t most = 1;
+    for (const Group& group : groups_) most = std::max(most, group.size());
+    SLUICE_TRY_STATUS(session_.check_room(static_cast<int32_t>(most)));
     SLUICE_TRY(const auto engine, session_.make_engine());
     for (const Point& point : points()) {
       const BenchPrompt& prompt = *point.prompt;

@@ -1,11 +1,15 @@
 #include "cli/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <thread>
 
+#include "base/half.h"
 #include "cli/corpus_file.h"
 #include "cli/shipped_heads.h"
 #include "model/chat_text.h"
@@ -176,9 +180,25 @@ Status Session::open_head() {
   return {};
 }
 
+namespace {
+
+// Drafting runs ahead of what enters the target.
+constexpr int32_t kDraftedAhead = 1024;
+// A head that guesses several tokens numbers more cells than that, but not so many.
+constexpr int64_t kMostCells = std::numeric_limits<int32_t>::max() - 65536;
+
+int64_t bytes_of_cell(const HyperParameters& h, KvType kv) {
+  const int64_t width = int64_t{2} * h.n_kv_heads * h.head_dim;
+  return h.n_layers * width * static_cast<int64_t>(kv == KvType::kF32 ? sizeof(float) : sizeof(Half));
+}
+
+int64_t memory_bytes() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE); }
+
+}  // namespace
+
 Status Session::add_head(EngineOptions& engine, std::vector<Pipeline>& pipelines, PipelineOptions pipeline) const {
   const HeadParameters& head = head_->parameters();
-  pipeline.n_cells = engine.n_cells + 1024;
+  pipeline.n_cells = engine.n_cells + kDraftedAhead;
   pipeline.candidates = options_.children;
   pipeline.guessable = tokenizer_->size();
   engine.drafts.push_back({.name = name(head.kind), .n_cells = pipeline.n_cells, .n_stages = 1, .head = head});
@@ -198,17 +218,50 @@ std::string Session::method() const {
   return method_of(head_->parameters().kind);
 }
 
+int64_t Session::bytes_of_cell() const {
+  constexpr int64_t kBookkeeping = 64;  // of a stage: the cell's parent, position and place in paths
+  int64_t bytes = sluice::bytes_of_cell(model_->hparams(), options_.kv_type()) + options_.stages * kBookkeeping;
+  for (const ModelFile& draft : drafts_)
+    bytes += sluice::bytes_of_cell(draft.hparams(), options_.kv_type()) + kBookkeeping;
+  if (head_) bytes += sluice::bytes_of_cell(head_->parameters().hparams, KvType::kF32) + kBookkeeping;
+  return bytes;
+}
+
+// Its context, a step's rows in every stage, those that wait and those that have just come out; and at least a batch of
+// them, since chains and static trees enter as a whole, whatever the width.
+int64_t Session::cells_of_request() const {
+  const int64_t budget = Scheduler::Options().row_budget;
+  const int64_t rows = std::min(int64_t{options_.width} * options_.levels, budget);
+  return options_.context + std::max(rows * (options_.stages + 2), budget);
+}
+
+Status Session::check_room(int32_t n_requests) const {
+  const int64_t most = std::min(kMostCells, memory_bytes() / bytes_of_cell()) - kDraftedAhead;
+  const int64_t each = cells_of_request(), cells = n_requests * each;
+  if (cells <= most) return {};
+  const bool several = n_requests > 1;
+  std::string text = "--context " + std::to_string(options_.context);
+  if (several) text += " with --concurrency " + std::to_string(n_requests);
+  const int64_t gib = ((cells * bytes_of_cell()) >> 30) + 1, context = most / n_requests - (each - options_.context);
+  text += " needs a KV cache of " + std::to_string(cells) + " cells, " + std::to_string(gib) + " GiB; there may be " +
+          std::to_string(kMostCells - kDraftedAhead) + " cells, and this machine has " +
+          std::to_string(memory_bytes() >> 30) + " GiB";
+  if (context >= 2) text += ": give --context " + std::to_string(context) + " at most";
+  if (several && most >= each)
+    text +=
+        std::string(context >= 2 ? ", or" : ": give") + " --concurrency " + std::to_string(most / each) + " at most";
+  return input_error(text);
+}
+
 Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter jitter) const {
+  SLUICE_TRY_STATUS(check_room(n_requests));
   const int32_t n_stages = options_.stages;
   EngineOptions engine;
   engine.context = options_.context;
   engine.cuts = cuts_;
   engine.corpus = corpus_;
   engine.trace = !options_.trace.empty();
-  // A step's rows in every stage, those that wait and those that have just come out; and at least a batch of them,
-  // since chains and static trees enter as a whole, whatever the width.
-  const int32_t rows = std::min(options_.width * options_.levels, engine.scheduler.row_budget);
-  engine.n_cells = n_requests * (options_.context + std::max(rows * (n_stages + 2), engine.scheduler.row_budget));
+  engine.n_cells = static_cast<int32_t>(n_requests * cells_of_request());
   // Short enough to fill the pipeline, long enough to use wide products well.
   engine.scheduler.prompt_chunk = n_stages == 1 ? 256 : 64;
   if (profile_) engine.cost.emplace(*profile_, cuts_, model_->hparams().d_model);
@@ -225,8 +278,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter 
   pipeline.taps.clear();
   for (size_t i = 0; i < drafts_.size(); ++i) {
     const ModelFile& draft = drafts_[i];
-    // Drafting runs ahead of what enters the target.
-    pipeline.n_cells = engine.n_cells + 1024;
+    pipeline.n_cells = engine.n_cells + kDraftedAhead;
     pipeline.cuts = {{0, draft.hparams().n_layers}};
     pipeline.candidates = options_.children;
     pipeline.guessable =

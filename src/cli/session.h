@@ -40,6 +40,9 @@ class Session {
   // Writes the memo to its file, if there is one.
   Status save_memo() const;
 
+  // Whether cells for so many requests at a time can be numbered, and their keys and values be held in memory. The
+  // error names --context and --concurrency, and what would be right.
+  Status check_room(int32_t n_requests) const;
   // A pipeline of its own for up to `n_requests` requests at a time.
   Result<std::unique_ptr<Engine>> make_engine(int32_t n_requests = 1, Jitter jitter = {}) const;
 
@@ -54,6 +57,8 @@ class Session {
 
  private:
   Session() = default;
+  int64_t cells_of_request() const;  // of the target
+  int64_t bytes_of_cell() const;     // of all models
   void take_shipped_head();
   Status open_head();
   Status add_head(EngineOptions& engine, std::vector<Pipeline>& pipelines, PipelineOptions pipeline) const;

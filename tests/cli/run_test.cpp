@@ -124,6 +124,19 @@ TEST(Run, RefusesInputThatNoContextCanHold) {
   EXPECT_TRUE(fails(run_program({"chat", "-m", small_model()}, {.input = endless}), 2, {"stdin", "16 MiB"}));
 }
 
+TEST(Run, RefusesAContextThatMemoryCannotHold) {
+  TinyModelSpec spec;
+  spec.n_heads = spec.n_kv_heads = 64;
+  spec.head_dim = 128;
+  spec.context_length = 1 << 24;
+  const std::string model = write_tiny_model(spec, temp_path("wide.gguf"));
+  const auto with_context = [&](const std::string& context) {
+    return run_program({"run", "-m", model, "hello", "-n", "2", "--method", "ar", "--kv", "f32", "--context", context});
+  };
+  EXPECT_TRUE(fails(with_context("16777216"), 2, {"--context 16777216", "GiB", "at most"}));
+  EXPECT_EQ(with_context("4096").status, 0);
+}
+
 TEST(Run, StopsWhereTheContextEnds) {
   const Ran ran = run_program(run_with({"hello", "--ignore-eos", "-n", "100000", "--context", "64", "--json"}));
   ASSERT_EQ(ran.status, 0) << ran.err;
