@@ -8,10 +8,37 @@
 
 namespace sluice {
 
-Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, bool try_methods,
+std::optional<AutoTrial::Purpose> trial_for(const CommonOptions& options) {
+  if (options.method == "auto") return AutoTrial::Purpose::kChoose;
+  const bool comparable = options.method != "ar" && options.same_tokens() && !options.simulated() &&
+                          options.trace.empty() && options.max_tokens >= AutoTrial::kWorthwhile;
+  if (!comparable) return std::nullopt;
+  return AutoTrial::Purpose::kCompare;
+}
+
+namespace {
+
+// At the beginning (-1) and the end (1) of plain decoding's turn.
+void count_plain(const Request& request, Answer& answer, int sign) {
+  answer.plain_tokens += sign * static_cast<int64_t>(request.n_answer());
+  answer.plain_verifications += sign * request.stats.verifications;
+}
+
+// Lets the trial switch the method, if it wants to.
+Status go_on(Engine& engine, Answer& answer, const std::vector<std::string>& sources) {
+  const Request& request = engine.request(answer.request);
+  const auto method = answer.trial->observe(static_cast<int64_t>(request.n_answer()), engine.now());
+  if (!method) return {};
+  if (answer.trial->purpose() == AutoTrial::Purpose::kCompare) count_plain(request, answer, *method == "ar" ? -1 : 1);
+  return engine.set_method(answer.request, *method, sources);
+}
+
+}  // namespace
+
+Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, std::optional<AutoTrial::Purpose> trial,
                       const std::function<bool(const std::string&)>& emit) {
   Answer answer;
-  if (try_methods && spec.method != "ar") answer.trial.emplace(spec.method);
+  if (trial && spec.method != "ar") answer.trial.emplace(spec.method, *trial);
   const auto sources = spec.sources;
   SLUICE_TRY(answer.request, engine.submit(std::move(spec)));
   TextStream stream(session.tokenizer());
@@ -27,11 +54,9 @@ Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, 
         if (!session.tokenizer().ends_generation(token)) say(stream.push(token));
     answer.interrupted = interrupted();
     if (answer.interrupted || !listening) engine.cancel(answer.request);
-    if (!answer.trial || !engine.busy()) continue;
-    if (const auto method =
-            answer.trial->observe(static_cast<int64_t>(engine.request(answer.request).n_answer()), engine.now()))
-      SLUICE_TRY_STATUS(engine.set_method(answer.request, *method, sources));
+    if (answer.trial && engine.busy()) SLUICE_TRY_STATUS(go_on(engine, answer, sources));
   }
+  if (answer.plain_tokens < 0) count_plain(engine.request(answer.request), answer, 1);  // it ended in that turn
   say(stream.finish());
   if (!listening && !answer.interrupted)
     return runtime_error("the output could not be written (is the disk full or the pipe closed?)");
@@ -64,10 +89,13 @@ std::string method_name(const Engine& engine, const Answer& answer) {
 
 namespace {
 
-// Tokens that a verification yields, for methods of which each is a pass of its own.
-nlohmann::json acceptance_length(const Request& request) {
-  if (request.method->fills_pipeline() || request.stats.verifications < 2) return nullptr;
-  return static_cast<double>(request.n_answer() - 1) / static_cast<double>(request.stats.verifications - 1);
+// Tokens that a verification yields, for methods of which each is a pass of its own; without those of plain decoding's
+// turn.
+nlohmann::json acceptance_length(const Request& request, const Answer& answer) {
+  const int64_t verifications = request.stats.verifications - answer.plain_verifications;
+  if (request.method->fills_pipeline() || verifications < 2) return nullptr;
+  const int64_t tokens = static_cast<int64_t>(request.n_answer()) - answer.plain_tokens;
+  return static_cast<double>(tokens - 1) / static_cast<double>(verifications - 1);
 }
 
 }  // namespace
@@ -100,7 +128,7 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Commo
       {"tokens_per_second", figures.tokens_per_second},
       {"steps", figures.steps},
       {"equivalent_acceptance_length", figures.equivalent_acceptance_length},
-      {"acceptance_length", acceptance_length(request)},
+      {"acceptance_length", acceptance_length(request, answer)},
       {"drafted", request.stats.drafted},
       {"accepted", request.stats.accepted},
       {"flushes", request.stats.flushes},
@@ -128,6 +156,13 @@ std::string summary(const Session& session, const Engine& engine, const CommonOp
       request.stats.flushes == 1 ? "1 flush" : fmt::format("{} flushes", request.stats.flushes));
   if (!answer.trial || answer.trial->plain_rate() == 0) return text;
   const AutoTrial& trial = *answer.trial;
+  if (trial.purpose() == AutoTrial::Purpose::kCompare) {
+    if (!trial.clearly_slower()) return text;
+    return text + fmt::format(
+                      "\n{} makes {:.0f} tokens/s here, plain decoding {:.0f}: --method auto would have chosen plain "
+                      "decoding",
+                      trial.method(), trial.speculative_rate(), trial.plain_rate());
+  }
   if (request.stats.drafted == 0)  // both sides did the same work: a difference is the machine's
     return text +
            fmt::format(

@@ -14,13 +14,20 @@ namespace sluice {
 struct Answer {
   RequestId request;
   std::string text;
-  std::optional<AutoTrial> trial;  // with method `auto`
+  std::optional<AutoTrial> trial;  // with method `auto`, or a named one if it is compared with plain decoding
+  // What the turn of plain decoding brought, if a method was named.
+  int64_t plain_tokens = 0, plain_verifications = 0;
   bool interrupted = false;
 };
 
+// Whether plain decoding gets turns on an answer: with method `auto`; and with a method that was named, to say so if it
+// is far slower, unless another text would come of it (--verify, --lossy), a trace would show it, the clock is
+// simulated, so that figures are those of the method alone, or the answer is too short.
+std::optional<AutoTrial::Purpose> trial_for(const CommonOptions& options);
+
 // Generates the answer to a prompt; `emit` gets the text piece by piece and says whether to go on. The request stays in
 // the engine, finished, for `continues` and figures.
-Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, bool try_methods,
+Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, std::optional<AutoTrial::Purpose> trial,
                       const std::function<bool(const std::string&)>& emit);
 
 // The answer of a request that has ended.

@@ -44,6 +44,9 @@ class Bench {
   // Whether each method has what it needs, each prompt fits, and what was done before was done with them: before hours
   // are spent.
   Status check_points() const {
+    int32_t most = 1;
+    for (const Group& group : groups_) most = std::max(most, room_for(group));
+    SLUICE_TRY_STATUS(session_.check_room(most));
     std::map<std::string, std::unique_ptr<Engine>> engines;  // each has its own head
     for (const std::string& method : options_.methods) {
       SLUICE_TRY(engines[method], session_.make_engine(method, 1));
@@ -150,11 +153,15 @@ class Bench {
     return {};
   }
 
+  // Requests that may be there at a time.
+  int32_t room_for(const Group& group) const {
+    const auto n_also = std::count_if(group.begin(), group.end(), [](const auto& p) { return p.arrival.has_value(); });
+    return group.front().concurrency + (options_.arrivals > 0 ? 0 : static_cast<int32_t>(n_also));
+  }
+
   Status run_group(const Group& group) {
     const int32_t concurrency = group.front().concurrency;
-    const auto n_also = std::count_if(group.begin(), group.end(), [](const auto& p) { return p.arrival.has_value(); });
-    const int32_t room = concurrency + (options_.arrivals > 0 ? 0 : static_cast<int32_t>(n_also));
-    SLUICE_TRY(const auto engine, session_.make_engine(group.front().method, room));
+    SLUICE_TRY(const auto engine, session_.make_engine(group.front().method, room_for(group)));
     SLUICE_TRY(auto conversations,
                hold_conversations(options_, session_, *engine, group, concurrency, energy_ ? &*energy_ : nullptr));
     if (interrupted()) return {};  // part of a conversation can't be compared

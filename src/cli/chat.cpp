@@ -71,7 +71,7 @@ class Chat {
     SLUICE_TRY(auto tokens, session_.encode(messages_));
     RequestSpec spec = session_.spec(std::move(tokens));
     spec.continues = previous_;  // the turns before are not computed again
-    return answer(session_, engine_, std::move(spec), options_.method == "auto",
+    return answer(session_, engine_, std::move(spec), trial_for(options_),
                   [](const std::string& text) { return print(text).has_value(); });
   }
 

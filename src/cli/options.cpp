@@ -179,7 +179,9 @@ void add_generation_options(CLI::App& command, CommonOptions& options) {
   command.add_option("--seed", sampling.seed, "One seed gives one text, whatever the method")
       ->capture_default_str()
       ->check(seed_number());
-  command.add_flag("--raw", options.raw, "Take the prompt as it is, without the chat template");
+  command.add_flag("--raw", options.raw,
+                   "Take the prompt as it is, without the chat template; <|im_start|> and the like in it are then the "
+                   "vocabulary's special tokens, not plain text");
   command.add_flag("--ignore-eos", options.ignore_eos, "Go on when the model ends its answer");
 }
 

@@ -40,7 +40,7 @@ Status run(const CLI::App& command, const RunOptions& options) {
   SLUICE_TRY(auto tokens, session.encode(messages));
   SLUICE_TRY(const auto engine, session.make_engine());
   SLUICE_TRY(const Answer done,
-             answer(session, *engine, session.spec(std::move(tokens)), options.method == "auto",
+             answer(session, *engine, session.spec(std::move(tokens)), trial_for(options),
                     [&](const std::string& text) { return options.json || print(text).has_value(); }));
   if (options.json) {
     SLUICE_TRY_STATUS(

@@ -1,13 +1,18 @@
 #include "cli/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <thread>
 
+#include "base/half.h"
 #include "cli/corpus_file.h"
 #include "cli/shipped_heads.h"
+#include "model/chat_text.h"
 #include "model/head_file.h"
 #include "model/utf8.h"
 #include "plan/measure.h"
@@ -154,6 +159,22 @@ Status Session::open_head(const std::string& path) {
   return {};
 }
 
+namespace {
+
+// Drafting runs ahead of what enters the target.
+constexpr int32_t kDraftedAhead = 1024;
+// A head that guesses several tokens numbers more cells than that, but not so many.
+constexpr int64_t kMostCells = std::numeric_limits<int32_t>::max() - 65536;
+
+int64_t bytes_of_cell(const HyperParameters& h, KvType kv) {
+  const int64_t width = int64_t{2} * h.n_kv_heads * h.head_dim;
+  return h.n_layers * width * static_cast<int64_t>(kv == KvType::kF32 ? sizeof(float) : sizeof(Half));
+}
+
+int64_t memory_bytes() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE); }
+
+}  // namespace
+
 // The one that was made for this method, if it is there and runs with the stages that were asked for.
 Result<bool> Session::take_shipped_head(const std::string& method) {
   const auto path = find_head(installation() / "heads", *model_, [&](const HeadParameters& p) {
@@ -228,7 +249,7 @@ const HeadFile* Session::head_for(const std::string& method) const {
 Status Session::add_head(const HeadFile& file, EngineOptions& engine, std::vector<Pipeline>& pipelines,
                          PipelineOptions pipeline) const {
   const HeadParameters& head = file.parameters();
-  pipeline.n_cells = engine.n_cells + 1024;
+  pipeline.n_cells = engine.n_cells + kDraftedAhead;
   pipeline.candidates = options_.children;
   pipeline.guessable = tokenizer_->size();
   engine.drafts.push_back({.name = name(head.kind), .n_cells = pipeline.n_cells, .n_stages = 1, .head = head});
@@ -248,17 +269,53 @@ std::string Session::method() const {
   return method_of(heads_.front().parameters().kind);
 }
 
+int64_t Session::bytes_of_cell() const {
+  constexpr int64_t kBookkeeping = 64;  // of a stage: the cell's parent, position and place in paths
+  int64_t bytes = sluice::bytes_of_cell(model_->hparams(), options_.kv_type()) + options_.stages * kBookkeeping;
+  for (const ModelFile& draft : drafts_)
+    bytes += sluice::bytes_of_cell(draft.hparams(), options_.kv_type()) + kBookkeeping;
+  int64_t dearest_head = 0;  // an engine loads one at most
+  for (const HeadFile& head : heads_)
+    dearest_head = std::max(dearest_head, sluice::bytes_of_cell(head.parameters().hparams, KvType::kF32) + kBookkeeping);
+  bytes += dearest_head;
+  return bytes;
+}
+
+// Its context, a step's rows in every stage, those that wait and those that have just come out; and at least a batch of
+// them, since chains and static trees enter as a whole, whatever the width.
+int64_t Session::cells_of_request() const {
+  const int64_t budget = Scheduler::Options().row_budget;
+  const int64_t rows = std::min(int64_t{options_.width} * options_.levels, budget);
+  return options_.context + std::max(rows * (options_.stages + 2), budget);
+}
+
+Status Session::check_room(int32_t n_requests) const {
+  const int64_t most = std::min(kMostCells, memory_bytes() / bytes_of_cell()) - kDraftedAhead;
+  const int64_t each = cells_of_request(), cells = n_requests * each;
+  if (cells <= most) return {};
+  const bool several = n_requests > 1;
+  std::string text = "--context " + std::to_string(options_.context);
+  if (several) text += " with --concurrency " + std::to_string(n_requests);
+  const int64_t gib = ((cells * bytes_of_cell()) >> 30) + 1, context = most / n_requests - (each - options_.context);
+  text += " needs a KV cache of " + std::to_string(cells) + " cells, " + std::to_string(gib) + " GiB; there may be " +
+          std::to_string(kMostCells - kDraftedAhead) + " cells, and this machine has " +
+          std::to_string(memory_bytes() >> 30) + " GiB";
+  if (context >= 2) text += ": give --context " + std::to_string(context) + " at most";
+  if (several && most >= each)
+    text +=
+        std::string(context >= 2 ? ", or" : ": give") + " --concurrency " + std::to_string(most / each) + " at most";
+  return input_error(text);
+}
+
 Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, int32_t n_requests) const {
+  SLUICE_TRY_STATUS(check_room(n_requests));
   const int32_t n_stages = options_.stages;
   EngineOptions engine;
   engine.context = options_.context;
   engine.cuts = cuts_;
   engine.corpus = corpus_;
   engine.trace = !options_.trace.empty();
-  // A step's rows in every stage, those that wait and those that have just come out; and at least a batch of them,
-  // since chains and static trees enter as a whole, whatever the width.
-  const int32_t rows = std::min(options_.width * options_.levels, engine.scheduler.row_budget);
-  engine.n_cells = n_requests * (options_.context + std::max(rows * (n_stages + 2), engine.scheduler.row_budget));
+  engine.n_cells = static_cast<int32_t>(n_requests * cells_of_request());
   // Short enough to fill the pipeline, long enough to use wide products well.
   engine.scheduler.prompt_chunk = n_stages == 1 ? 256 : 64;
   if (profile_) engine.cost.emplace(*profile_, cuts_, model_->hparams().d_model);
@@ -276,8 +333,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
   pipeline.taps.clear();
   for (size_t i = 0; i < drafts_.size(); ++i) {
     const ModelFile& draft = drafts_[i];
-    // Drafting runs ahead of what enters the target.
-    pipeline.n_cells = engine.n_cells + 1024;
+    pipeline.n_cells = engine.n_cells + kDraftedAhead;
     pipeline.cuts = {{0, draft.hparams().n_layers}};
     pipeline.candidates = options_.children;
     pipeline.guessable =
@@ -307,12 +363,12 @@ Result<std::vector<Token>> Session::encode(const std::vector<ChatMessage>& messa
   if (!template_)
     return tokenizer_->encode(messages.back().content, /*add_special=*/true, /*parse_special=*/options_.raw);
   const auto special = [&](Token token) { return token == kNoToken ? std::string() : tokenizer_->piece(token, true); };
-  auto text = template_->render({.messages = messages,
-                                 .add_generation_prompt = true,
-                                 .bos_token = special(tokenizer_->bos()),
-                                 .eos_token = special(tokenizer_->eos())});
-  if (!text) return tl::unexpected<Error>(text.error());
-  SLUICE_TRY(auto tokens, tokenizer_->encode(*text, /*add_special=*/false, /*parse_special=*/true));
+  const ChatText chat(*tokenizer_, model_->chat_template());
+  SLUICE_TRY(auto tokens, chat.encode({.messages = messages,
+                                       .add_generation_prompt = true,
+                                       .bos_token = special(tokenizer_->bos()),
+                                       .eos_token = special(tokenizer_->eos())},
+                                      [&](const ChatTemplateInput& input) { return template_->render(input); }));
   if (tokenizer_->adds_bos() && (tokens.empty() || tokens.front() != tokenizer_->bos()))
     tokens.insert(tokens.begin(), tokenizer_->bos());
   return tokens;

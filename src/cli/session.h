@@ -47,13 +47,17 @@ class Session {
   // Writes the memo to its file, if there is one.
   Status save_memo() const;
 
+  // Whether cells for so many requests at a time can be numbered, and their keys and values be held in memory. The
+  // error names --context and --concurrency, and what would be right.
+  Status check_room(int32_t n_requests) const;
   // A pipeline of its own for up to `n_requests` requests at a time, by a method or the session's.
   Result<std::unique_ptr<Engine>> make_engine(int32_t n_requests = 1) const {
     return make_engine(method(), n_requests);
   }
   Result<std::unique_ptr<Engine>> make_engine(const std::string& method, int32_t n_requests) const;
 
-  // The tokens of a prompt or of a conversation. Without a template in the model the last message is taken as it is.
+  // The tokens of a prompt or of a conversation, whose messages can't write the template's control tokens (ChatText).
+  // Without a template in the model the last message is plain text; with --raw it may hold special tokens.
   Result<std::vector<Token>> encode(const std::vector<ChatMessage>& messages) const;
 
   // What to ask of the engine for a prompt; method `auto` begins as the best method that the files at hand allow.
@@ -63,6 +67,8 @@ class Session {
 
  private:
   Session() = default;
+  int64_t cells_of_request() const;  // of the target
+  int64_t bytes_of_cell() const;     // of all models
   Status open_head(const std::string& path);
   Status take_shipped_heads();
   Status check_source_head() const;

@@ -12,13 +12,22 @@ void AutoTrial::count(int64_t tokens, double now) {
   counted_at_ = now;
 }
 
+bool AutoTrial::turn_is_over(int64_t tokens) const {
+  const int64_t length = tokens - turn_begin_;
+  if (settled_) return false;
+  const bool tells = purpose_ == Purpose::kCompare && on_plain_ && length >= kWindow / 2;
+  return length >= turn_length_ || (tells && !prefers_plain());
+}
+
 std::optional<std::string> AutoTrial::observe(int64_t tokens, double now) {
   if (tokens == counted_ || tokens - turn_begin_ < kWarmUp) return std::nullopt;
   count(tokens, now);
-  if (tokens - turn_begin_ < turn_length_) return std::nullopt;
+  if (!turn_is_over(tokens)) return std::nullopt;
 
   const bool first_round = plain_.tokens == 0 || speculative_.tokens == 0;
-  const bool to_plain = first_round ? !on_plain_ : (turn_length_ == kWindow ? prefers_plain() : !on_plain_);
+  settled_ = purpose_ == Purpose::kCompare && !first_round;
+  const bool choose = turn_length_ == kWindow && !settled_;
+  const bool to_plain = first_round || !choose ? !on_plain_ : prefers_plain();
   // After a trial the winner goes on for a period; then the loser is tried again.
   turn_length_ = first_round || turn_length_ > kWindow ? kWindow : kPeriod;
   turn_begin_ = tokens;

@@ -1,5 +1,6 @@
 // Method `auto` until a planner chooses: the speculative method and plain decoding take turns on the running request,
-// and the faster one goes on. Exactness makes a switch invisible in the text.
+// and the faster one goes on. A method that was named goes on whatever comes out, but one turn of plain decoding shows
+// what it is worth. Exactness makes a switch invisible in the text.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,16 @@ class AutoTrial {
   // A turn is `kWindow` tokens, the first `kWarmUp` of which (the pipeline fills) don't count; the loser gets another
   // turn every `kPeriod` tokens, since a text may become easier to guess.
   static constexpr int64_t kWindow = 16, kWarmUp = 4, kPeriod = 128;
+  // In an answer that may get so long there is something to be learnt about a method that was named.
+  static constexpr int64_t kWorthwhile = 3 * kWindow;
+  // A method is clearly slower if plain decoding is so many times as fast: one turn is a rough measurement.
+  static constexpr double kClearly = 1.25;
 
-  explicit AutoTrial(std::string method) : method_(std::move(method)) {}
+  // To choose the faster one; or to compare: plain decoding gets one turn, half of one where it is no faster.
+  enum class Purpose : uint8_t { kChoose, kCompare };
+
+  explicit AutoTrial(std::string method, Purpose purpose = Purpose::kChoose)
+      : method_(std::move(method)), purpose_(purpose) {}
 
   // To be told after each step how many tokens there are and what time it is (seconds). The method to switch to, if
   // any.
@@ -25,6 +34,9 @@ class AutoTrial {
   double speculative_rate() const { return speculative_.rate(); }
   // Whether plain decoding turned out no slower.
   bool prefers_plain() const { return plain_rate() >= speculative_rate(); }
+  // When comparing: whether plain decoding, its turn over, turned out clearly faster.
+  bool clearly_slower() const { return settled_ && plain_rate() > kClearly * speculative_rate(); }
+  Purpose purpose() const { return purpose_; }
   const std::string& method() const { return method_; }
 
  private:
@@ -34,9 +46,12 @@ class AutoTrial {
     double rate() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0; }
   };
   void count(int64_t tokens, double now);
+  bool turn_is_over(int64_t tokens) const;
 
   std::string method_;
+  Purpose purpose_;
   Side plain_, speculative_;
+  bool settled_ = false;    // compared, and no more turns
   bool on_plain_ = false;   // whose turn it is; speculation begins
   int64_t turn_begin_ = 0;  // tokens when the turn began
   int64_t turn_length_ = kWindow;

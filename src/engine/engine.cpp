@@ -53,7 +53,8 @@ Engine::Engine(const Tokenizer& tokenizer, std::unique_ptr<Executor> executor, E
     : tokenizer_(&tokenizer),
       executor_(std::move(executor)),
       options_(std::move(options)),
-      scheduler_(options_.scheduler) {
+      scheduler_(options_.scheduler),
+      next_batch_(options_.first_batch) {
   lanes_.emplace_back(kTarget, options_.n_cells, options_.cuts.size());
   for (const DraftOptions& draft : options_.drafts) {
     lanes_.emplace_back(ModelId(static_cast<int32_t>(lanes_.size())), draft.n_cells,

@@ -35,6 +35,7 @@ struct EngineOptions {
   std::vector<LayerRange> cuts;   // for the trace
   std::optional<CostModel> cost;  // of the simulated or paced clock
   bool trace = false;
+  int64_t first_batch = 0;  // its number
 };
 
 // New tokens of a request.
@@ -148,7 +149,8 @@ class Engine {
   std::map<SequenceId, Request*> by_sequence_;                 // the request that speaks for it
   std::map<RequestId, std::vector<StageClock>> decode_begin_;  // the target's clocks when the first token came
   std::map<RequestId, std::vector<StageClock>> decode_end_;
-  int32_t next_request_ = 0, next_sequence_ = 0, next_batch_ = 0;
+  int32_t next_request_ = 0, next_sequence_ = 0;
+  int64_t next_batch_ = 0;
   int64_t n_batches_ = 0;
   double coordinator_seconds_ = 0;
   std::optional<double> wake_;  // when the executor will tell that a time has come that was asked for

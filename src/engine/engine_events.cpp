@@ -221,7 +221,7 @@ void Engine::prune(Request& request, const std::vector<NodeId>& nodes, Fate fate
 
 void Engine::resolve(const Resident& resident, Fate fate) {
   if (!options_.trace) return;
-  TraceRow& row = trace_.batches[static_cast<size_t>(resident.batch.value)].rows[resident.row];
+  TraceRow& row = trace_.batches[static_cast<size_t>(resident.batch.value - options_.first_batch)].rows[resident.row];
   row.fate = fate;
   row.resolved = executor_->now();
 }

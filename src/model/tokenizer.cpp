@@ -62,6 +62,23 @@ std::vector<std::string> all_pieces(const llama_vocab* vocab) {
   return pieces;
 }
 
+std::vector<SpecialText> all_specials(const llama_vocab* vocab) {
+  std::vector<SpecialText> specials;
+  for (llama_token token = 0; token < llama_vocab_n_tokens(vocab); ++token) {
+    const int attributes = llama_vocab_get_attr(vocab, token);
+    const auto any_of = [&](int wanted) { return (attributes & wanted) != 0; };
+    const bool hidden = any_of(LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_UNKNOWN);
+    const char* text = llama_vocab_get_text(vocab, token);
+    if ((!hidden && !any_of(LLAMA_TOKEN_ATTR_USER_DEFINED)) || *text == '\0') continue;
+    specials.push_back({.text = text,
+                        .token = token,
+                        .in_any_text = !hidden,
+                        .strips_before = any_of(LLAMA_TOKEN_ATTR_LSTRIP),
+                        .strips_after = any_of(LLAMA_TOKEN_ATTR_RSTRIP)});
+  }
+  return specials;
+}
+
 }  // namespace
 
 struct Tokenizer::Impl {
@@ -69,6 +86,7 @@ struct Tokenizer::Impl {
   const llama_vocab* vocab = nullptr;
   bool splits_recursively = false;
   std::vector<std::string> pieces;
+  std::vector<SpecialText> specials;
 
   bool valid(Token token) const { return token >= 0 && static_cast<size_t>(token) < pieces.size(); }
 
@@ -104,6 +122,7 @@ Result<Tokenizer> Tokenizer::load(const ModelFile& model) {
     if (impl->model == nullptr) return input_error(model.vocabulary_path() + ": libllama cannot load its vocabulary");
     impl->vocab = llama_model_get_vocab(impl->model.get());
     impl->pieces = all_pieces(impl->vocab);
+    impl->specials = all_specials(impl->vocab);
   } catch (const std::exception& e) {
     return input_error(model.vocabulary_path() + ": libllama cannot load its vocabulary: " + e.what());
   }
@@ -167,6 +186,7 @@ bool Tokenizer::ends_generation(Token token) const {
 bool Tokenizer::is_control(Token token) const {
   return impl_->valid(token) && llama_vocab_is_control(impl_->vocab, token);
 }
+const std::vector<SpecialText>& Tokenizer::specials() const { return impl_->specials; }
 
 Status check_vocabulary(const std::string& draft_path, const Tokenizer& draft, const std::string& target_path,
                         const Tokenizer& target) {

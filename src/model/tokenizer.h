@@ -13,6 +13,14 @@
 
 namespace sluice {
 
+// A token that libllama looks for in a text before it splits the rest into words.
+struct SpecialText {
+  std::string text;  // never empty
+  Token token = kNoToken;
+  bool in_any_text = false;  // also with parse_special off: user-defined, not control or unknown
+  bool strips_before = false, strips_after = false;  // swallows the white space beside it
+};
+
 // Thread safety: const methods may be called from several threads at once.
 class Tokenizer {
  public:
@@ -37,6 +45,7 @@ class Tokenizer {
   bool adds_bos() const;                    // the model wants BOS before a text
   bool ends_generation(Token token) const;  // EOS, end of turn, …
   bool is_control(Token token) const;
+  const std::vector<SpecialText>& specials() const;  // by id
 
  private:
   struct Impl;

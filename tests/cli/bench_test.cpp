@@ -417,5 +417,18 @@ TEST_F(Bench, AnInterruptEndsAWaitForTheNextArrival) {
   EXPECT_EQ(program.wait().status, 130);
 }
 
+TEST_F(Bench, RefusesMoreConversationsAtOnceThanCellsCanBeNumberedFor) {
+  TinyModelSpec spec;
+  spec.context_length = 1 << 24;
+  const std::string model = write_tiny_model(spec, temp_path("far.gguf"));
+  std::string many;
+  for (int i = 0; i < 256; ++i) many += "{\"turns\": [\"hello\"]}\n";
+  write_task("many", many);
+  const auto ran = run_program({"bench", "-m", model, "--data", folder_, "--tasks", "many", "--limit", "256",
+                                "--methods", "ar", "-n", "2", "--context", "16777216", "--concurrency", "256"});
+  EXPECT_TRUE(fails(ran, 2, {"--context 16777216", "--concurrency 256", "GiB", "at most"}));
+  EXPECT_EQ(ran.out, "");
+}
+
 }  // namespace
 }  // namespace sluice::test

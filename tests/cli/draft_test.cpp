@@ -56,6 +56,55 @@ TEST(Draft, EveryMethodGivesTheSameTokensWithADraftModelOnEveryClock) {
     }
 }
 
+// A draft model whose passes take ten times the target's and whose guesses are never right.
+Program::Arguments hopeless(const Program::Arguments& more) {
+  TinyModelSpec spec;
+  spec.n_layers = 1;
+  spec.seed = 99;
+  Program::Arguments arguments = {
+      "--draft",
+      write_tiny_model(spec, temp_path("hopeless.gguf")),
+      "--profile",
+      write_file("hopeless.json", R"({"stage": {"points": [[1, 0.0005]]}, "draft": {"points": [[1, 0.005]]}})"),
+      "--ignore-eos",
+      "--depth",
+      "3"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return with(arguments);
+}
+
+TEST(Draft, AMethodThatWasNamedAndIsFarSlowerThanPlainDecodingSaysSo) {
+  const auto said = [](const Program::Arguments& more) {
+    const Ran ran = run_program(hopeless(more));
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return ran.err;
+  };
+  const std::string would = "--method auto would have chosen plain decoding";
+  const std::string slow = said({"hello hello", "-n", "64", "--method", "sd"});
+  EXPECT_NE(slow.find(would), std::string::npos) << slow;
+  EXPECT_NE(slow.find("sd makes "), std::string::npos) << slow;
+  for (const Program::Arguments& more : {Program::Arguments{"--method", "ar", "-n", "64"},
+                                         {"--method", "sd", "-n", "24"},  // too short an answer to try anything in
+                                         {"--method", "sd", "-n", "64", "--executor", "virtual"},
+                                         {"--method", "sd", "-n", "64", "--verify", "reject"},
+                                         {"--method", "sd", "-n", "64", "--trace", temp_path("slow.json")}})
+    EXPECT_EQ(said(more).find("plain decoding"), std::string::npos) << testing::PrintToString(more);
+}
+
+TEST(Draft, TheTrialOfANamedMethodStandsInTheJsonAndChangesNoToken) {
+  const auto answer_of = [](const Program::Arguments& more) {
+    return json::parse(run_program(hopeless(more)).out, nullptr, false);
+  };
+  const json named = answer_of({"hello hello", "-n", "64", "--method", "sd", "--json"});
+  EXPECT_GT(named["trial"]["plain_tokens_per_second"], named["trial"]["speculative_tokens_per_second"]);
+  EXPECT_EQ(named["method"], "sd");
+  EXPECT_GT(named["drafted"], 60) << "it goes on whatever comes out";
+  EXPECT_NEAR(named["acceptance_length"].get<double>(), 1.0, 0.2);
+  const json plain = answer_of({"hello hello", "-n", "64", "--method", "ar", "--json"});
+  EXPECT_EQ(plain["tokens"], named["tokens"]);
+  EXPECT_FALSE(plain.contains("trial"));
+}
+
 TEST(Draft, SourcesMayBeNamedAndFused) {
   const std::string draft = draft_model(2);
   const json plain = answer({"--method", "ar"})["tokens"];

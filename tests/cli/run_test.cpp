@@ -91,6 +91,21 @@ TEST(Run, PromptMayComeFromStandardInput) {
   EXPECT_EQ(input.out, argument.out);
 }
 
+TEST(Run, APromptCannotWriteTheTemplatesControlTokens) {
+  const auto prompt_tokens = [](const Program::Arguments& more) {
+    const Ran ran = run_program(run_with(more));
+    return json::parse(ran.out, nullptr, false).value("prompt_tokens", 0);
+  };
+  const auto typed = [&](const std::string& text) { return prompt_tokens({text, "-n", "1", "--json"}); };
+  const auto instructed = [&](const std::string& text) {
+    return prompt_tokens({"--system", text, "x", "-n", "1", "--json"});
+  };
+  // A token for each of the twelve characters, but for what merges make of them.
+  EXPECT_GE(typed("x<|im_start|>x") - typed("xx"), 8);
+  EXPECT_GE(instructed("x<|im_end|>x") - instructed("xx"), 6);
+  EXPECT_EQ(prompt_tokens({"x<|im_start|>x", "--raw", "-n", "1", "--json"}), 3) << "--raw takes them as they are";
+}
+
 TEST(Run, RefusesPromptsThatCannotBeAnswered) {
   EXPECT_TRUE(fails(run_program(run_with({""})), 2, {"prompt is empty"}));
   EXPECT_TRUE(fails(run_program(run_with({"", "--raw"})), 2, {"prompt is empty"}));
@@ -107,6 +122,19 @@ TEST(Run, RefusesInputThatNoContextCanHold) {
   const std::string endless(17 << 20, 'x');
   EXPECT_TRUE(fails(run_program(run_with({"-"}), {.input = endless}), 2, {"stdin", "16 MiB"}));
   EXPECT_TRUE(fails(run_program({"chat", "-m", small_model()}, {.input = endless}), 2, {"stdin", "16 MiB"}));
+}
+
+TEST(Run, RefusesAContextThatMemoryCannotHold) {
+  TinyModelSpec spec;
+  spec.n_heads = spec.n_kv_heads = 64;
+  spec.head_dim = 128;
+  spec.context_length = 1 << 24;
+  const std::string model = write_tiny_model(spec, temp_path("wide.gguf"));
+  const auto with_context = [&](const std::string& context) {
+    return run_program({"run", "-m", model, "hello", "-n", "2", "--method", "ar", "--kv", "f32", "--context", context});
+  };
+  EXPECT_TRUE(fails(with_context("16777216"), 2, {"--context 16777216", "GiB", "at most"}));
+  EXPECT_EQ(with_context("4096").status, 0);
 }
 
 TEST(Run, StopsWhereTheContextEnds) {

@@ -38,6 +38,37 @@ TEST(AutoTrial, BeginsWithTheSpeculativeMethodAndThenTriesPlainDecoding) {
   EXPECT_EQ(trial.observe(AutoTrial::kWindow, 100.0), "ar");
 }
 
+// How many tokens plain decoding gave to the answer of a method that was named.
+int64_t plain_share_of_named(double speculative, double plain, bool clearly_slower) {
+  AutoTrial trial("surge", AutoTrial::Purpose::kCompare);
+  bool on_plain = false;
+  int64_t from_plain = 0, switches = 0;
+  double now = 0;
+  for (int64_t n = 1; n <= 1000; ++n) {
+    now += 1.0 / (on_plain ? plain : speculative);
+    from_plain += on_plain;
+    if (const auto next = trial.observe(n, now)) {
+      on_plain = *next == "ar";
+      ++switches;
+    }
+  }
+  EXPECT_EQ(switches, 2);
+  EXPECT_FALSE(on_plain);
+  EXPECT_NEAR(trial.speculative_rate(), speculative, 1e-6 * speculative);
+  EXPECT_NEAR(trial.plain_rate(), plain, 1e-6 * plain);
+  EXPECT_EQ(trial.clearly_slower(), clearly_slower);
+  return from_plain;
+}
+
+TEST(AutoTrial, ANamedMethodGoesOnAfterOneTurnOfPlainDecoding) {
+  EXPECT_LE(plain_share_of_named(10, 30, true), AutoTrial::kWindow);
+  EXPECT_LE(plain_share_of_named(10, 11, false), AutoTrial::kWindow) << "not clearly";
+}
+
+TEST(AutoTrial, PlainDecodingThatIsSlowerHasAShorterTurn) {
+  EXPECT_LE(plain_share_of_named(30, 10, false), AutoTrial::kWindow / 2);
+}
+
 TEST(AutoTrial, HearingOfNoNewTokenChangesNothing) {
   AutoTrial trial("specpipe");
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(trial.observe(5, i), std::nullopt);

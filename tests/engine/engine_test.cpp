@@ -341,6 +341,28 @@ TEST(TraceOfARun, EveryRowHasOneFateAndNoStageIdlesWhileARowWaits) {
   }
 }
 
+// An engine that has served for months: nothing but the batches' numbers tells it from a fresh one.
+TEST(Engine, BatchesMayHaveAnyNumber) {
+  constexpr int64_t kFirst = (int64_t{1} << 31) - 5;
+  for (const bool threads : {false, true}) {
+    const RequestSpec spec = ask("abcabcabcabc", 30);
+    const auto engine = make_engine(
+        six_layers(),
+        {.stages = 3, .threads = threads, .drafts = {&five_layers()}, .trace = true, .first_batch = kFirst});
+    const RequestId id = submit(*engine, spec);
+    finish(*engine);
+    EXPECT_EQ(answer(*engine, id), alone(spec));
+    RequestSpec more = spec;
+    more.prompt = answer(*engine, id);
+    more.continues = id;
+    EXPECT_EQ(run(*engine, more), alone(more));
+    const Trace trace = engine->trace();
+    ASSERT_GT(trace.batches.size(), 10u);
+    for (size_t i = 0; i < trace.batches.size(); ++i)
+      ASSERT_EQ(trace.batches[i].id.value, kFirst + static_cast<int64_t>(i));
+  }
+}
+
 TEST(Engine, RunsTheSameTwice) {
   const auto run_once = [] {
     const auto engine = make_engine(six_layers(), {.stages = 3, .jitter = {.amount = 1.0, .seed = 4}, .trace = true});

@@ -163,6 +163,25 @@ TEST_P(EveryMethod, TheSameRequestGivesTheSameTraceAndLazyTheTraceOfFull) {
   EXPECT_EQ(difference(full.trace, lazy.trace), "");
 }
 
+TEST_P(EveryMethod, ATurnOfPlainDecodingChangesNoToken) {
+  for (const auto& drafts :
+       std::vector<std::vector<const Opened*>>{{}, {&five_layers()}, {&two_layers(), &five_layers()}})
+    for (const int32_t stages : {1, 3}) {
+      const auto engine = make_engine(six_layers(), pipeline(stages, drafts, 0.0003));
+      const RequestSpec spec = ask(GetParam(), 0.7f);
+      const RequestId id = submit(*engine, spec);
+      for (std::string method = "ar"; engine->busy();) {
+        ASSERT_TRUE(engine->step());
+        if (!engine->busy() || engine->request(id).n_answer() < (method == "ar" ? 8u : 16u)) continue;
+        if (method.empty()) continue;
+        ASSERT_TRUE(engine->set_method(id, method, spec.sources));
+        method = method == "ar" ? GetParam().name : "";
+      }
+      EXPECT_EQ(answer(*engine, id), plain_decoding(six_layers(), spec)) << drafts.size() << ' ' << stages;
+      EXPECT_EQ(engine->request(id).method->name(), GetParam().name);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, EveryMethod, ::testing::ValuesIn(kMethods),
                          [](const auto& method) { return describe(method.param); });
 

@@ -137,7 +137,8 @@ std::unique_ptr<Engine> make_engine(const Opened& opened, const PipelineSpec& se
                         .scheduler = setup.scheduler,
                         .cuts = cuts_of(opened, setup),
                         .cost = {},
-                        .trace = setup.trace};
+                        .trace = setup.trace,
+                        .first_batch = setup.first_batch};
   for (const Opened* draft : setup.drafts)
     options.drafts.push_back({draft->model.hparams().name, cells_of(setup), 1, {}});
   if (setup.head != nullptr) options.drafts.push_back({"head", cells_of(setup), 1, setup.head->parameters()});

@@ -61,6 +61,7 @@ struct PipelineSpec {
   int32_t context = 256, n_cells = 0;  // 0 cells: room for four requests and wide trees
   Scheduler::Options scheduler;
   bool trace = false;
+  int64_t first_batch = 0;
 };
 std::string describe(const PipelineSpec& setup);
 std::string describe(const RequestSpec& spec);
