@@ -1,5 +1,6 @@
 #include "model/model_file.h"
 
+#include <optional>
 #include <unordered_set>
 
 #include "model/head_contents.h"
@@ -21,6 +22,7 @@ struct ModelFile::Contents {
   std::string chat_template;
   bool tied = false;
   std::vector<Token> head_tokens;
+  std::optional<Sha256> identity;  // once somebody has asked
 
   Status load();
   Status check_tensors() const;
@@ -116,6 +118,18 @@ std::string ModelFile::general_type() const { return contents_->places.general_t
 int64_t ModelFile::parameter_count() const { return contents_->places.parameter_count(); }
 
 uint64_t ModelFile::file_bytes() const { return bytes_of({contents_->shards.data(), contents_->n_own}); }
+
+Result<Sha256> ModelFile::identity() const {
+  std::vector<Sha256> files;
+  if (!contents_->identity) {
+    for (const auto& shard : contents_->shards) {
+      SLUICE_TRY(const Sha256 file, file_identity(shard->file));
+      files.push_back(file);
+    }
+    contents_->identity = identity_of_all(files);
+  }
+  return *contents_->identity;
+}
 
 uint64_t ModelFile::layer_bytes(int32_t layer) const {
   uint64_t bytes = 0;
