@@ -329,6 +329,7 @@ Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineO
                                                         .n_cells = options.n_cells,
                                                         .max_rows = options.max_rows,
                                                         .threads = options.threads,
+                                                        .foreign_tokens = options.candidates > 0,
                                                         .taps = std::move(taps)}));
     if (lazy) {
       SLUICE_TRY(const PathKey key, identity(model, options.kv));
