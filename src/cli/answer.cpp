@@ -20,6 +20,7 @@ Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, 
   };
   while (engine.busy()) {
     SLUICE_TRY(const auto progress, engine.step());
+    SLUICE_TRY_STATUS(session.files().poll());
     for (const auto& news : progress)
       for (const Token token : news.tokens)
         if (!session.tokenizer().ends_generation(token)) say(stream.push(token));
@@ -31,6 +32,7 @@ Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, 
       SLUICE_TRY_STATUS(engine.set_method(answer.request, *method, sources));
   }
   say(stream.finish());
+  SLUICE_TRY_STATUS(session.files().look());
   if (!listening && !answer.interrupted)
     return runtime_error("the output could not be written (is the disk full or the pipe closed?)");
   return answer;
@@ -41,12 +43,14 @@ Result<std::vector<Answer>> finish_all(const Session& session, Engine& engine, s
   for (const RequestId request : requests) answers.push_back({.request = request});
   while (engine.busy()) {
     SLUICE_TRY_STATUS(engine.step());
+    SLUICE_TRY_STATUS(session.files().poll());
     if (!interrupted()) continue;
     for (Answer& answer : answers) {
       answer.interrupted = true;
       engine.cancel(answer.request);
     }
   }
+  SLUICE_TRY_STATUS(session.files().look());
   for (Answer& answer : answers) {
     TextStream stream(session.tokenizer());
     const Request& request = engine.request(answer.request);

@@ -101,6 +101,7 @@ Result<Session> Session::open(const CommonOptions& options, Heads heads) {
   }
   if (heads == Heads::kGivenOrShipped && options.head.empty() && options.compute != "lazy") session.take_shipped_head();
   if (!session.options_.head.empty()) SLUICE_TRY_STATUS(session.open_head());
+  session.watch_files();
   if (!options.ngram_corpus.empty()) {
     SLUICE_TRY(session.corpus_, read_corpus(options.ngram_corpus, *session.tokenizer_));
   }
@@ -175,6 +176,14 @@ Status Session::open_head() {
   return {};
 }
 
+void Session::watch_files() {
+  std::vector<std::shared_ptr<const OpenFile>> files = model_->files();
+  const auto add = [&](const auto& more) { files.insert(files.end(), more.begin(), more.end()); };
+  for (const ModelFile& draft : drafts_) add(draft.files());
+  if (head_) add(head_->files());
+  files_ = std::make_unique<FileWatch>(std::move(files));
+}
+
 Status Session::add_head(EngineOptions& engine, std::vector<Pipeline>& pipelines, PipelineOptions pipeline) const {
   const HeadParameters& head = head_->parameters();
   pipeline.n_cells = engine.n_cells + 1024;
@@ -244,7 +253,12 @@ Result<std::unique_ptr<Engine>> Session::make_engine(int32_t n_requests, Jitter 
   return std::make_unique<Engine>(*tokenizer_, std::move(executor), std::move(engine));
 }
 
-Status Session::save_memo() const { return options_.memo.empty() ? Status() : memo_->save(options_.memo); }
+// What was computed with another file than it is kept for must not come back.
+Status Session::save_memo() const {
+  if (options_.memo.empty()) return {};
+  SLUICE_TRY_STATUS(files_->look());
+  return memo_->save(options_.memo);
+}
 
 Result<std::vector<Token>> Session::encode(const std::vector<ChatMessage>& messages) const {
   for (const ChatMessage& message : messages)

@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "engine/engine.h"
 #include "model/chat_template.h"
+#include "model/file_watch.h"
 #include "model/head_file.h"
 #include "model/model_file.h"
 #include "model/tokenizer.h"
@@ -37,6 +38,8 @@ class Session {
   int32_t context() const { return options_.context; }                // tokens a conversation may have
   size_t corpus_tokens() const { return corpus_ ? corpus_->size() : 0; }
   double load_seconds() const { return load_seconds_; }
+  // Of the files that it computes with. To be polled while an engine runs, and looked at when it has come to an end.
+  FileWatch& files() const { return *files_; }
   // Writes the memo to its file, if there is one.
   Status save_memo() const;
 
@@ -55,6 +58,7 @@ class Session {
   Session() = default;
   void take_shipped_head();
   Status open_head();
+  void watch_files();
   Status add_head(EngineOptions& engine, std::vector<Pipeline>& pipelines, PipelineOptions pipeline) const;
 
   CommonOptions options_;
@@ -62,6 +66,7 @@ class Session {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<ModelFile> drafts_;
   std::optional<HeadFile> head_;
+  std::unique_ptr<FileWatch> files_;
   std::shared_ptr<Memo> memo_;               // if lazy
   std::shared_ptr<const KnownText> corpus_;  // if --ngram-corpus
   std::optional<ChatTemplate> template_;

@@ -27,6 +27,7 @@ std::optional<FileStamp> FileStamp::of(const std::string& path) {
 }
 
 MappedBytes::~MappedBytes() {
+  range_ = {};  // before others may lie there
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
@@ -82,6 +83,7 @@ Result<MappedBytes> OpenFile::map(uint64_t offset, size_t length) const {
   MappedBytes mapped;
   mapped.data_ = static_cast<const std::byte*>(data);
   mapped.size_ = length;
+  mapped.range_ = MappedRange(mapped.bytes(), path_);
   return mapped;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "model/mapped_ranges.h"
 
 namespace sluice {
 
@@ -35,9 +36,11 @@ class MappedBytes {
   void swap(MappedBytes& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(range_, other.range_);
   }
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  MappedRange range_;
 };
 
 // What changes when a file is written. Times are nanoseconds since 1970.

@@ -1,5 +1,6 @@
 #include "model/model_file.h"
 
+#include <cstring>
 #include <optional>
 #include <unordered_set>
 
@@ -119,14 +120,16 @@ int64_t ModelFile::parameter_count() const { return contents_->places.parameter_
 
 uint64_t ModelFile::file_bytes() const { return bytes_of({contents_->shards.data(), contents_->n_own}); }
 
+std::vector<std::shared_ptr<const OpenFile>> ModelFile::files() const { return files_of(contents_->shards); }
+
 Result<Sha256> ModelFile::identity() const {
-  std::vector<Sha256> files;
+  std::vector<Sha256> identities;
   if (!contents_->identity) {
-    for (const auto& shard : contents_->shards) {
-      SLUICE_TRY(const Sha256 file, file_identity(shard->file));
-      files.push_back(file);
+    for (const auto& file : files()) {
+      SLUICE_TRY(const Sha256 identity, file_identity(*file));
+      identities.push_back(identity);
     }
-    contents_->identity = identity_of_all(files);
+    contents_->identity = identity_of_all(identities);
   }
   return *contents_->identity;
 }

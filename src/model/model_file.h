@@ -142,6 +142,8 @@ class ModelFile {
   // Of all that it computes with: its shards in order, of a draft head then its target's. Reads the files, unless that
   // is known from before. Errors as file_identity(). Thread safety: none.
   Result<Sha256> identity() const;
+  // Those files.
+  std::vector<std::shared_ptr<const OpenFile>> files() const;
 
   // Bytes of weights that a pass reads: one layer's, the output head's (for one row), the embedding's table.
   uint64_t layer_bytes(int32_t layer) const;
