@@ -27,6 +27,7 @@ struct ModelFile::Contents {
 
   Status load();
   Status check_tensors() const;
+  Status check_rope_factors() const;
 };
 
 Status ModelFile::Contents::load() {
@@ -39,6 +40,7 @@ Status ModelFile::Contents::load() {
   tied = !places.find(kOutput);
   vocabulary_path = first.file.path();
   SLUICE_TRY_STATUS(check_tensors());
+  SLUICE_TRY_STATUS(check_rope_factors());
   SLUICE_TRY(vocabulary, read_vocabulary(header));
   SLUICE_TRY(const auto source, header.optional_string("tokenizer.chat_template"));
   if (source) chat_template = *source;
@@ -62,6 +64,22 @@ Status ModelFile::Contents::check_tensors() const {
   for (const auto& [name, at] : places.all())
     if (!known.contains(name))
       return input_error("tensor '" + name + "' is none that a model of architecture " + hparams.architecture + " has");
+  return {};
+}
+
+// Frequencies are divided by them: they must leave angles that can be computed.
+Status ModelFile::Contents::check_rope_factors() const {
+  const Place at = places.find(kRopeFactors);
+  if (!at) return {};
+  Tensor factors;
+  SLUICE_TRY(const auto mapping, map_tensors({{&factors, at}}));
+  for (int64_t i = 0; i < factors.ne[0]; ++i) {
+    float factor = 0;
+    std::memcpy(&factor, factors.data + static_cast<size_t>(i) * sizeof factor, sizeof factor);
+    if (!(factor >= kLeastRopeFactor && factor <= kMostRopeFactor))
+      return input_error(std::string("tensor '") + kRopeFactors + "' holds " + std::to_string(factor) + " as number " +
+                         std::to_string(i) + "; factors should be from 0.001 to 1000000");
+  }
   return {};
 }
 
