@@ -211,6 +211,16 @@ TEST(HeadErrors, OfTheOtherKinds) {
                 {{"tokenizer.ggml.tokens", [](GgufDraft& f) { f.remove("tokenizer.ggml.tokens"); }}});
 }
 
+// Of the target's state they would know nothing: the token embedding is known before any stage has begun.
+TEST(HeadErrors, OfHeadsThatReadNoState) {
+  expect_errors({.kind = "exit"}, {sets("exit.layer' is 0; it should be from 1", "exit.layer", uint32_t{0})});
+  expect_errors({.kind = "p-eagle"}, {sets("reads the token embedding alone", "p-eagle.taps", Numbers{0, 0, 0})});
+  expect_errors({.kind = "eagle3"}, {{"reads the token embedding alone", [](GgufDraft& f) {
+                                        f.set("eagle3.target_layers", Numbers{0, 0, 0});
+                                      }}});
+  expect_errors({.kind = "spd"}, {sets("reads the token embedding alone", "spd.taps", Numbers(7, 0))});
+}
+
 TEST(HeadErrors, AHeadOfAnotherModelSaysOfWhich) {
   const auto other = [](const test::TinyModelSpec& spec) {
     return ModelFile::open(test::write_tiny_model(spec, temp_path("other.gguf"))).value();
