@@ -193,7 +193,7 @@ TEST(HeadErrors, OfSpd) {
 }
 
 TEST(HeadErrors, OfTheOtherKinds) {
-  expect_errors({.kind = "exit"}, {sets("exit.layer' is 5; it should be from 0 to 4", "exit.layer", uint32_t{5}),
+  expect_errors({.kind = "exit"}, {sets("exit.layer' is 5; it should be from 1 to 4", "exit.layer", uint32_t{5}),
                                    lacks("exit.layer' is missing", "exit.layer")});
   expect_errors({.kind = "p-eagle"}, {sets("p-eagle.groups' is 0", "p-eagle.groups", uint32_t{0}),
                                       sets("has 2 numbers", "p-eagle.taps", Numbers{1, 2}),
