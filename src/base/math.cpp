@@ -29,6 +29,7 @@ double exp_f64(double x) {
 }
 
 SinCos sin_cos_f64(double x) {
+  if (!(std::fabs(x) < 1e18)) return {0.0, 1.0};  // NaN too; a quadrant must have a number
   // x = n pi/2 + r with |r| <= pi/4; pi/2 as a sum of two doubles, each product subtracted with one rounding.
   const double n = std::nearbyint(x * 0.63661977236758134308);
   double r = std::fma(-n, 1.57079632679489661923, x);

@@ -36,7 +36,8 @@ double log_f64(double x);
 // e^x in double; relative error below 1e-14 for x in [-700, 700], 0 below.
 double exp_f64(double x);
 
-// Sine and cosine of an angle in radians, absolute error below 1e-15 for |x| <= 1e9.
+// Sine and cosine of an angle in radians, absolute error below 1e-15 for |x| <= 1e9. From 1e18 on, where doubles are
+// many turns apart, and of what is no number: those of 0.
 struct SinCos {
   double sin, cos;
 };

@@ -49,6 +49,7 @@ Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, 
   };
   while (engine.busy()) {
     SLUICE_TRY(const auto progress, engine.step());
+    SLUICE_TRY_STATUS(session.files().poll());
     for (const auto& news : progress)
       for (const Token token : news.tokens)
         if (!session.tokenizer().ends_generation(token)) say(stream.push(token));
@@ -58,6 +59,7 @@ Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, 
   }
   if (answer.plain_tokens < 0) count_plain(engine.request(answer.request), answer, 1);  // it ended in that turn
   say(stream.finish());
+  SLUICE_TRY_STATUS(session.files().look());
   if (!listening && !answer.interrupted)
     return runtime_error("the output could not be written (is the disk full or the pipe closed?)");
   return answer;

@@ -78,8 +78,9 @@ class Load {
       SLUICE_TRY(const auto progress, engine_.step());
       for (const Progress& news : progress) SLUICE_TRY_STATUS(take(news));
       SLUICE_TRY_STATUS(admit());
+      SLUICE_TRY_STATUS(session_.files().poll());
     }
-    return {};
+    return session_.files().look();
   }
 
   std::vector<std::vector<json>> turns() {

@@ -17,6 +17,7 @@
 #include "cli/output.h"
 #include "cli/usage.h"
 #include "compute/kernels/kernels.h"
+#include "model/mapped_ranges.h"
 
 namespace sluice {
 
@@ -85,6 +86,7 @@ int main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_color_st("sluice"));
   spdlog::set_level(spdlog::level::warn);
   sluice::watch_interrupts();
+  sluice::report_truncated_files();
   std::ios::sync_with_stdio(false);  // so that std::cin knows what it has already read
   try {
     return sluice::run_program(argc, argv);

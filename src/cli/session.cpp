@@ -111,6 +111,7 @@ Result<Session> Session::open(const CommonOptions& options, Heads heads, const s
   if (heads == Heads::kGivenOrShipped && options.compute != "lazy") SLUICE_TRY_STATUS(session.take_shipped_heads());
   SLUICE_TRY_STATUS(session.check_source_head());
   SLUICE_TRY_STATUS(session.take_cuts());
+  session.watch_files();
   if (!options.ngram_corpus.empty()) {
     SLUICE_TRY(session.corpus_, read_corpus(options.ngram_corpus, *session.tokenizer_));
   }
@@ -157,6 +158,14 @@ Status Session::open_head(const std::string& path) {
                          path + "; give one of a kind");
   heads_.push_back(std::move(opened));
   return {};
+}
+
+void Session::watch_files() {
+  std::vector<std::shared_ptr<const OpenFile>> files = model_->files();
+  const auto add = [&](const auto& more) { files.insert(files.end(), more.begin(), more.end()); };
+  for (const ModelFile& draft : drafts_) add(draft.files());
+  for (const HeadFile& head : heads_) add(head.files());
+  files_ = std::make_unique<FileWatch>(std::move(files));
 }
 
 namespace {
@@ -352,7 +361,12 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
   return std::make_unique<Engine>(*tokenizer_, std::move(executor), std::move(engine));
 }
 
-Status Session::save_memo() const { return options_.memo.empty() ? Status() : memo_->save(options_.memo); }
+// What was computed with another file than it is kept for must not come back.
+Status Session::save_memo() const {
+  if (options_.memo.empty()) return {};
+  SLUICE_TRY_STATUS(files_->look());
+  return memo_->save(options_.memo);
+}
 
 Result<std::vector<Token>> Session::encode(const std::vector<ChatMessage>& messages) const {
   for (const ChatMessage& message : messages)

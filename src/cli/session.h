@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "engine/engine.h"
 #include "model/chat_template.h"
+#include "model/file_watch.h"
 #include "model/head_file.h"
 #include "model/model_file.h"
 #include "model/tokenizer.h"
@@ -44,6 +45,8 @@ class Session {
   int32_t context() const { return options_.context; }                // tokens a conversation may have
   size_t corpus_tokens() const { return corpus_ ? corpus_->size() : 0; }
   double load_seconds() const { return load_seconds_; }
+  // Of the files that it computes with. To be polled while an engine runs, and looked at when it has come to an end.
+  FileWatch& files() const { return *files_; }
   // Writes the memo to its file, if there is one.
   Status save_memo() const;
 
@@ -73,6 +76,7 @@ class Session {
   Status take_shipped_heads();
   Status check_source_head() const;
   Status take_cuts();
+  void watch_files();
   Result<bool> take_shipped_head(const std::string& method);
   Status add_head(const HeadFile& head, EngineOptions& engine, std::vector<Pipeline>& pipelines,
                   PipelineOptions pipeline) const;
@@ -84,6 +88,7 @@ class Session {
   std::vector<ModelFile> drafts_;
   std::vector<HeadFile> heads_;              // one of a kind, those of --head first
   std::vector<std::string> compared_;        // methods of a bench
+  std::unique_ptr<FileWatch> files_;
   std::shared_ptr<Memo> memo_;               // if lazy
   std::shared_ptr<const KnownText> corpus_;  // if --ngram-corpus
   std::optional<ChatTemplate> template_;

@@ -202,6 +202,7 @@ std::vector<float> to_f32_vector(const Tensor& tensor) {
 }
 
 void copy_row_f32(const Tensor& tensor, int64_t row, std::span<float> out) {
+  SLUICE_CHECK(0 <= row && row < tensor.ne[1], "a row of the matrix");
   const std::byte* from = tensor.data + static_cast<size_t>(row) * tensor.row_bytes;
   if (const auto form = kernels::packed_form(tensor.type)) {
     kernels::row_to_floats(*form, from, out);

@@ -100,7 +100,7 @@ class Linear {
 };
 
 // A vector of weights (norm, bias) as f32. A row of a matrix of any type as f32, for the types with a packed form with
-// the same bits on every machine.
+// the same bits on every machine. REQUIRES: 0 <= row < tensor.ne[1].
 std::vector<float> to_f32_vector(const Tensor& tensor);
 void copy_row_f32(const Tensor& tensor, int64_t row, std::span<float> out);
 

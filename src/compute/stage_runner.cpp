@@ -70,6 +70,7 @@ class StageRunner::Impl {
 
   // Parts of run(), each on every thread of the team; between them a barrier.
   void begin_rows(std::span<const Row> rows, float* hidden, int thread);
+  void embed(Token token, std::span<float> out) const;
   void keep_tap(int32_t layer, const float* hidden, int thread);
   void compute_layer(Layer& layer, LayerPieces& pieces, std::span<const Row> rows, float* hidden, int thread);
   void normalise(const std::vector<float>& weight, FormatSet formats, const float* hidden, int thread);
@@ -267,9 +268,16 @@ void StageRunner::Impl::begin_rows(std::span<const Row> rows, float* hidden, int
   const auto d = static_cast<size_t>(h_.d_model), angles = static_cast<size_t>(rope_.size());
   const Part mine = rows_of(thread);
   for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i) {
-    if (options_.with_embedding) copy_row_f32(weights_.token_embedding, rows[i].token, {hidden + i * d, d});
+    if (options_.with_embedding) embed(rows[i].token, {hidden + i * d, d});
     rope_.angles(rows[i].position, {angles_.as<float>() + i * angles, angles});
   }
+}
+
+void StageRunner::Impl::embed(Token token, std::span<float> out) const {
+  if (options_.foreign_tokens && token >= weights_.token_embedding.ne[1])
+    std::fill(out.begin(), out.end(), 0.0f);
+  else
+    copy_row_f32(weights_.token_embedding, token, out);
 }
 
 // Every thread keeps the rows that it finished itself or that a barrier has made visible.

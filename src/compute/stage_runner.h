@@ -25,6 +25,8 @@ struct StageOptions {
   int32_t n_cells = 0;     // cells 0 … n_cells - 1 may be used
   int32_t max_rows = 256;  // the widest batch
   int32_t threads = 1;
+  // Rows may hold tokens of a larger vocabulary: their embedding is zero. (Else such a token ends the program.)
+  bool foreign_tokens = false;
   std::vector<int32_t> taps;  // layers whose output is kept: tap l is the hidden state after layer l (0: the embedding)
 };
 

@@ -10,10 +10,12 @@ HeadFeed::HeadFeed(const HeadParameters& head, std::span<const LayerRange> cuts)
     : kind_(head.kind),
       n_stages_(static_cast<int32_t>(cuts.size())),
       timing_(head.kind == HeadKind::kSpd && head.output_timing ? 1 : 0),
-      last_tap_(0),
       passed_(cuts.size()) {
-  if (const auto layers = head.tapped_layers(); !layers.empty() && layers.back() > 0)
-    last_tap_ = stage_of_layer(cuts, layers.back());
+  for (const auto& layers : head.taps) {
+    const int32_t last = std::ranges::max(layers);
+    needs_.push_back(last > 0 ? stage_of_layer(cuts, last) : -1);
+  }
+  if (!needs_.empty()) last_tap_ = std::ranges::max(needs_);
 }
 
 void HeadFeed::arrived(const TapsArrived& taps) { passed_[static_cast<size_t>(taps.stage.value)] = taps.batch; }
@@ -31,7 +33,8 @@ bool HeadFeed::can_guess(const Request& request, NodeId node) const {
   int32_t distance = 0;
   for (; node.valid(); node = speculation.tree.node(node).parent, ++distance) {
     const int32_t depth = depth_at(distance);
-    if (depth > 0 && !passed(speculation.target.find(node)->batch, depth - 1)) return false;
+    const int32_t stage = needs_[static_cast<size_t>(depth)];
+    if (stage >= 0 && !passed(speculation.target.find(node)->batch, stage)) return false;
   }
   return true;
 }

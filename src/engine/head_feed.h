@@ -39,8 +39,10 @@ class HeadFeed {
 
   HeadKind kind_;
   int32_t n_stages_;
-  int32_t timing_ = 0;           // SPD: depth of the newest token
-  int32_t last_tap_;             // the last stage that is tapped
+  int32_t timing_ = 0;    // SPD: depth of the newest token
+  int32_t last_tap_ = 0;  // the last stage that is tapped
+  // By taps list (SPD: by depth): the stage that computes the last of its states; negative: they need none.
+  std::vector<int32_t> needs_;
   std::vector<BatchId> passed_;  // by stage: the newest batch whose taps have come
 };
 

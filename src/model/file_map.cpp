@@ -11,7 +11,23 @@
 
 namespace sluice {
 
+namespace {
+
+FileStamp stamp_of(const struct stat& status) {
+  const auto nanoseconds = [](const timespec& t) { return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; };
+  return {static_cast<uint64_t>(status.st_size), nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+}
+
+}  // namespace
+
+std::optional<FileStamp> FileStamp::of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return stamp_of(status);
+}
+
 MappedBytes::~MappedBytes() {
+  range_ = {};  // before others may lie there
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
@@ -33,11 +49,28 @@ Result<OpenFile> OpenFile::open(const std::string& path) {
     ::close(fd);
     return input_error(path + ": not a file");
   }
-  return OpenFile(path, fd, static_cast<uint64_t>(status.st_size));
+  return OpenFile(path, fd, stamp_of(status));
 }
 
 OpenFile::~OpenFile() {
   if (fd_ >= 0) ::close(fd_);
+}
+
+Status OpenFile::check_unchanged() const {
+  struct stat status {};
+  if (::fstat(fd_, &status) == 0 && stamp_of(status).same_contents(stamp_)) return {};
+  return runtime_error(path_ + ": has changed since it was opened; start again once nobody writes to it");
+}
+
+Status OpenFile::read(uint64_t offset, std::span<std::byte> out) const {
+  for (size_t done = 0; done < out.size();) {
+    const ssize_t n = ::pread(fd_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return runtime_error(path_ + ": cannot be read: " + std::strerror(errno));
+    if (n == 0) return runtime_error(path_ + ": has become shorter since it was opened");
+    done += static_cast<size_t>(n);
+  }
+  return {};
 }
 
 Result<MappedBytes> OpenFile::map(uint64_t offset, size_t length) const {
@@ -50,6 +83,7 @@ Result<MappedBytes> OpenFile::map(uint64_t offset, size_t length) const {
   MappedBytes mapped;
   mapped.data_ = static_cast<const std::byte*>(data);
   mapped.size_ = length;
+  mapped.range_ = MappedRange(mapped.bytes(), path_);
   return mapped;
 }
 

@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "base/result.h"
+#include "model/mapped_ranges.h"
 
 namespace sluice {
 
@@ -34,9 +36,23 @@ class MappedBytes {
   void swap(MappedBytes& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(range_, other.range_);
   }
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  MappedRange range_;
+};
+
+// What changes when a file is written. Times are nanoseconds since 1970.
+struct FileStamp {
+  uint64_t size = 0;
+  int64_t modified_ns = 0;  // its contents
+  int64_t changed_ns = 0;   // those or its name, owner, rights: this one nobody can set
+  bool operator==(const FileStamp&) const = default;
+  bool same_contents(const FileStamp& other) const { return size == other.size && modified_ns == other.modified_ns; }
+
+  // Of the file that is at this path now.
+  static std::optional<FileStamp> of(const std::string& path);
 };
 
 // A regular file, open for reading. The mappings outlive it.
@@ -45,22 +61,30 @@ class OpenFile {
   // An error is of kind kInput and names the file.
   static Result<OpenFile> open(const std::string& path);
   OpenFile(OpenFile&& other) noexcept
-      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+      : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), stamp_(other.stamp_) {}
   OpenFile& operator=(OpenFile&&) = delete;
   ~OpenFile();
 
   const std::string& path() const { return path_; }
-  uint64_t size() const { return size_; }  // when it was opened
+  uint64_t size() const { return stamp_.size; }      // when it was opened
+  const FileStamp& stamp() const { return stamp_; }  // likewise
+
+  // Whether its contents are those of when it was opened, by size and time. (A file that another one has replaced stays
+  // what it is for who has it open.) An error (kRuntime) names the file and says what to do.
+  Status check_unchanged() const;
+
+  // Bytes [offset, offset + out.size()). An error (kRuntime) names the file.
+  Status read(uint64_t offset, std::span<std::byte> out) const;
 
   // Maps [offset, offset + length). REQUIRES: offset a multiple of the page size, length > 0. An error names the file:
   // it has become shorter, or memory is out.
   Result<MappedBytes> map(uint64_t offset, size_t length) const;
 
  private:
-  OpenFile(std::string path, int fd, uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  OpenFile(std::string path, int fd, const FileStamp& stamp) : path_(std::move(path)), fd_(fd), stamp_(stamp) {}
   std::string path_;
   int fd_ = -1;
-  uint64_t size_ = 0;
+  FileStamp stamp_;
 };
 
 size_t page_size();

@@ -33,7 +33,7 @@ class Reader {
       SLUICE_TRY_STATUS(read_ours());
     }
     SLUICE_TRY_STATUS(read_borrows());
-    return {};
+    return check_taps();
   }
 
  private:
@@ -126,7 +126,7 @@ class Reader {
         return read_taps("p-eagle.taps", 3);
       }
       case HeadKind::kExit: {
-        SLUICE_TRY(const int32_t layer, keys_.number_in("exit.layer", 0, static_cast<uint32_t>(target().n_layers)));
+        SLUICE_TRY(const int32_t layer, keys_.number_in("exit.layer", 1, static_cast<uint32_t>(target().n_layers)));
         p_.taps = {{layer}};
         return {};
       }
@@ -209,6 +209,14 @@ class Reader {
       p_.vocabulary[i] = static_cast<Token>(token);
     }
     return {};
+  }
+
+  // What is guessed from must be something that the target has computed. (Nothing ever comes of layer 0 to wait for.)
+  Status check_taps() const {
+    const auto layers = p_.tapped_layers();
+    if (p_.kind == HeadKind::kDraft || layers.back() > 0) return {};
+    return input_error("reads the token embedding alone (layer 0) and no state of the target, of whose next token it " +
+                       std::string("therefore knows nothing; at least one of its layers should be from 1"));
   }
 
   Status read_borrows() {

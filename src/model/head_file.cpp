@@ -35,6 +35,7 @@ const HeadTarget& HeadFile::target() const { return contents_->head.target; }
 std::string HeadFile::general_type() const { return contents_->head.places.general_type(); }
 int64_t HeadFile::parameter_count() const { return contents_->head.places.parameter_count(); }
 uint64_t HeadFile::file_bytes() const { return bytes_of(contents_->head.shards); }
+std::vector<std::shared_ptr<const OpenFile>> HeadFile::files() const { return files_of(contents_->head.shards); }
 std::vector<MetadataEntry> HeadFile::metadata() const {
   return metadata_entries(contents_->head.shards.front()->header);
 }

@@ -87,6 +87,7 @@ class HeadFile {
   std::string general_type() const;  // e.g. "F16", for people
   int64_t parameter_count() const;
   uint64_t file_bytes() const;
+  std::vector<std::shared_ptr<const OpenFile>> files() const;
   std::vector<MetadataEntry> metadata() const;
   std::vector<ModelFile::TensorSummary> tensors() const;
 

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/math.h"
+
 namespace sluice {
 
 namespace {
@@ -49,7 +51,8 @@ Status read_rope_scaling(const MetadataKeys& keys, HyperParameters& h) {
   SLUICE_TRY(const float old_factor, keys.number("rope.scale_linear", 0.0f));
   SLUICE_TRY(float factor, keys.number("rope.scaling.factor", old_factor));
   if (factor == 0.0f || type == "none") factor = 1.0f;
-  if (factor < 1e-3f || factor > 1e6f) return keys.wrong("rope.scaling.factor", "should be from 0.001 to 1000000");
+  if (factor < kLeastRopeFactor || factor > kMostRopeFactor)
+    return keys.wrong("rope.scaling.factor", "should be from 0.001 to 1000000");
   SLUICE_TRY(rope.original_context, keys.count("rope.scaling.original_context_length", INT32_MAX, h.context_length));
   SLUICE_TRY(rope.attention_factor, keys.number("rope.scaling.attn_factor", 1.0f));
   SLUICE_TRY_STATUS(keys.must_be("rope.scaling.yarn_ext_factor", 1, "another YaRN mix"));
@@ -64,7 +67,7 @@ Status read_rope_scaling(const MetadataKeys& keys, HyperParameters& h) {
                                   : RopeParameters::Scaling::kNone;
   if (rope.scaling == RopeParameters::Scaling::kYarn) {
     rope.extrapolation_mix = 1.0f;
-    const float magnitude = 1.0f + 0.1f * std::log(factor);  // what the rotation multiplies by
+    const float magnitude = 1.0f + 0.1f * static_cast<float>(log_f64(factor));  // what the rotation multiplies by
     rope.attention_factor *= (factor <= 1.0f ? 1.0f : magnitude) * (1.0f / magnitude);
     if (!std::isfinite(rope.attention_factor)) return keys.wrong("rope.scaling.factor", "is too small for YaRN");
   }

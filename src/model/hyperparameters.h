@@ -10,6 +10,8 @@ namespace sluice {
 // No dimension of a model comes near this; products of two stay far inside 64 bits.
 inline constexpr uint32_t kMaxDimension = 1u << 24;
 inline constexpr uint32_t kMaxLayers = 512;  // libllama's
+// By which positions or frequencies are divided. No position comes to an angle that is hard to compute.
+inline constexpr float kLeastRopeFactor = 1e-3f, kMostRopeFactor = 1e6f;
 
 // An error names the key; it has no file name in it. What the engine doesn't compute (experts, unknown families,
 // unknown RoPE scalings, …) is an error.

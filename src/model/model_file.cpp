@@ -1,5 +1,7 @@
 #include "model/model_file.h"
 
+#include <cstring>
+#include <optional>
 #include <unordered_set>
 
 #include "model/head_contents.h"
@@ -21,9 +23,11 @@ struct ModelFile::Contents {
   std::string chat_template;
   bool tied = false;
   std::vector<Token> head_tokens;
+  std::optional<Sha256> identity;  // once somebody has asked
 
   Status load();
   Status check_tensors() const;
+  Status check_rope_factors() const;
 };
 
 Status ModelFile::Contents::load() {
@@ -36,6 +40,7 @@ Status ModelFile::Contents::load() {
   tied = !places.find(kOutput);
   vocabulary_path = first.file.path();
   SLUICE_TRY_STATUS(check_tensors());
+  SLUICE_TRY_STATUS(check_rope_factors());
   SLUICE_TRY(vocabulary, read_vocabulary(header));
   SLUICE_TRY(const auto source, header.optional_string("tokenizer.chat_template"));
   if (source) chat_template = *source;
@@ -59,6 +64,22 @@ Status ModelFile::Contents::check_tensors() const {
   for (const auto& [name, at] : places.all())
     if (!known.contains(name))
       return input_error("tensor '" + name + "' is none that a model of architecture " + hparams.architecture + " has");
+  return {};
+}
+
+// Frequencies are divided by them: they must leave angles that can be computed.
+Status ModelFile::Contents::check_rope_factors() const {
+  const Place at = places.find(kRopeFactors);
+  if (!at) return {};
+  Tensor factors;
+  SLUICE_TRY(const auto mapping, map_tensors({{&factors, at}}));
+  for (int64_t i = 0; i < factors.ne[0]; ++i) {
+    float factor = 0;
+    std::memcpy(&factor, factors.data + static_cast<size_t>(i) * sizeof factor, sizeof factor);
+    if (!(factor >= kLeastRopeFactor && factor <= kMostRopeFactor))
+      return input_error(std::string("tensor '") + kRopeFactors + "' holds " + std::to_string(factor) + " as number " +
+                         std::to_string(i) + "; factors should be from 0.001 to 1000000");
+  }
   return {};
 }
 
@@ -116,6 +137,20 @@ std::string ModelFile::general_type() const { return contents_->places.general_t
 int64_t ModelFile::parameter_count() const { return contents_->places.parameter_count(); }
 
 uint64_t ModelFile::file_bytes() const { return bytes_of({contents_->shards.data(), contents_->n_own}); }
+
+std::vector<std::shared_ptr<const OpenFile>> ModelFile::files() const { return files_of(contents_->shards); }
+
+Result<Sha256> ModelFile::identity() const {
+  std::vector<Sha256> identities;
+  if (!contents_->identity) {
+    for (const auto& file : files()) {
+      SLUICE_TRY(const Sha256 identity, file_identity(*file));
+      identities.push_back(identity);
+    }
+    contents_->identity = identity_of_all(identities);
+  }
+  return *contents_->identity;
+}
 
 uint64_t ModelFile::layer_bytes(int32_t layer) const {
   uint64_t bytes = 0;

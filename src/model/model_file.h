@@ -12,6 +12,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "model/file_identity.h"
 
 namespace sluice {
 
@@ -137,6 +138,12 @@ class ModelFile {
   std::string general_type() const;  // e.g. "Q4_1 mostly", for people
   int64_t parameter_count() const;
   uint64_t file_bytes() const;  // all shards; of a draft head without its target
+
+  // Of all that it computes with: its shards in order, of a draft head then its target's. Reads the files, unless that
+  // is known from before. Errors as file_identity(). Thread safety: none.
+  Result<Sha256> identity() const;
+  // Those files.
+  std::vector<std::shared_ptr<const OpenFile>> files() const;
 
   // Bytes of weights that a pass reads: one layer's, the output head's (for one row), the embedding's table.
   uint64_t layer_bytes(int32_t layer) const;

@@ -33,6 +33,12 @@ uint64_t bytes_of(std::span<const std::shared_ptr<const Shard>> shards) {
   return bytes;
 }
 
+std::vector<std::shared_ptr<const OpenFile>> files_of(const Shards& shards) {
+  std::vector<std::shared_ptr<const OpenFile>> files;
+  for (const auto& shard : shards) files.emplace_back(shard, &shard->file);
+  return files;
+}
+
 TensorPlaces::TensorPlaces(const Shards& shards) {
   for (const auto& shard : shards)
     for (const gguf::TensorInfo& tensor : shard->header.tensors()) places_[tensor.name] = {&tensor, shard.get()};

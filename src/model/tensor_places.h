@@ -27,6 +27,7 @@ struct Place {
 using Shards = std::vector<std::shared_ptr<const Shard>>;
 Shards shared(std::vector<Shard> shards);
 uint64_t bytes_of(std::span<const std::shared_ptr<const Shard>> shards);
+std::vector<std::shared_ptr<const OpenFile>> files_of(const Shards& shards);
 
 // REQUIRES: the shards live as long.
 class TensorPlaces {

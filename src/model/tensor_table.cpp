@@ -45,7 +45,7 @@ std::vector<ModelTensor> model_tensors(const HyperParameters& h, const ModelFami
   if (family.output_bias)
     table.push_back({"output.bias", TensorUser::kHead, &W::output_bias, Need::kOptional, h.n_vocab});
   if (family.rope_factors)
-    table.push_back({"rope_freqs.weight", TensorUser::kLayers, &W::rope_factors, Need::kOptional, h.rope.n_dims / 2});
+    table.push_back({kRopeFactors, TensorUser::kLayers, &W::rope_factors, Need::kOptional, h.rope.n_dims / 2});
   return table;
 }
 

@@ -30,7 +30,7 @@ struct ModelTensor {
 };
 
 inline constexpr const char *kTokenEmbedding = "token_embd.weight", *kOutputNorm = "output_norm.weight",
-                            *kOutput = "output.weight";
+                            *kOutput = "output.weight", *kRopeFactors = "rope_freqs.weight";
 
 std::vector<LayerTensor> layer_tensors(const HyperParameters& hparams, const ModelFamily& family);
 std::vector<ModelTensor> model_tensors(const HyperParameters& hparams, const ModelFamily& family);

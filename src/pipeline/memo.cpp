@@ -12,7 +12,7 @@ namespace sluice {
 
 namespace {
 
-constexpr std::array<char, 8> kMagic = {'s', 'l', 'u', 'i', 'c', 'e', 'm', '2'};
+constexpr std::array<char, 8> kMagic = {'s', 'l', 'u', 'i', 'c', 'e', 'm', '3'};
 
 uint64_t mix(uint64_t x) {  // the finaliser of splitmix64
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;

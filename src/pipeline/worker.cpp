@@ -1,7 +1,7 @@
 #include "pipeline/worker.h"
 
 #include <algorithm>
-#include <bit>
+#include <cstring>
 #include <set>
 
 #include "source/draw.h"
@@ -283,18 +283,15 @@ TopLogits Worker::top(std::span<const float> logits) const {
 
 namespace {
 
-// Tells the paths of one model from those of others: by what it is called, its shape, the type of its KV cache and some
-// of its weights.
-PathKey identity(const ModelFile& model, KvType kv) {
-  const auto& h = model.hparams();
-  PathKey key = PathKey{}.with(std::hash<std::string>()(h.name)).with(static_cast<uint64_t>(kv));
-  for (const int32_t n : {h.n_layers, h.d_model, h.n_heads, h.n_kv_heads, h.head_dim, h.d_ff, h.n_vocab})
-    key = key.with(static_cast<uint64_t>(n));
-  for (int32_t l = 0; l < h.n_layers; ++l) key = key.with(static_cast<uint64_t>(model.layer_bytes(l)));
-  for (const Token token : model.head_tokens()) key = key.with(static_cast<uint64_t>(token));
-  if (const auto weights = model.map({0, 0}, false, true))
-    for (int64_t i = 0; i < weights->output_norm.ne[0]; ++i)
-      key = key.with(std::bit_cast<uint32_t>(reinterpret_cast<const float*>(weights->output_norm.data)[i]));
+// Tells the paths of one model from those of others: by all that is in its files, and the type of its KV cache.
+Result<PathKey> identity(const ModelFile& model, KvType kv) {
+  SLUICE_TRY(const Sha256 files, model.identity());
+  PathKey key = PathKey{}.with(static_cast<uint64_t>(kv));
+  for (size_t i = 0; i < files.bytes.size(); i += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, &files.bytes[i], sizeof word);
+    key = key.with(word);
+  }
   return key;
 }
 
@@ -332,10 +329,11 @@ Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineO
                                                         .n_cells = options.n_cells,
                                                         .max_rows = options.max_rows,
                                                         .threads = options.threads,
+                                                        .foreign_tokens = options.candidates > 0,
                                                         .taps = std::move(taps)}));
     if (lazy) {
-      workers.emplace_back(worker, LazyRunner(std::move(runner), identity(model, options.kv), model.hparams().d_model),
-                           options.memo);
+      SLUICE_TRY(const PathKey key, identity(model, options.kv));
+      workers.emplace_back(worker, LazyRunner(std::move(runner), key, model.hparams().d_model), options.memo);
     } else {
       workers.emplace_back(worker, std::move(runner));
     }

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
+
+#include "base/cache_folder.h"
 
 namespace sluice {
 
@@ -23,12 +24,7 @@ double median_seconds(int32_t runs, const Work& work) {
 
 }  // namespace
 
-std::string local_profile_path() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
-    return std::string(cache) + "/sluice/local.json";
-  const char* home = std::getenv("HOME");
-  return std::string(home != nullptr ? home : ".") + "/.cache/sluice/local.json";
-}
+std::string local_profile_path() { return cache_folder() + "/local.json"; }
 
 Result<Profile> measure_profile(const ModelFile& model, KvType kv, int32_t threads,
                                 const std::function<bool(double)>& progress) {

@@ -82,5 +82,16 @@ TEST(SinCosF64, AgreesWithLongDoublesFarFromZeroToo) {
   EXPECT_EQ(sin_cos_f64(0.0).cos, 1.0);
 }
 
+// More turns than an integer counts: no double tells such angles apart, but what comes out is the same everywhere.
+TEST(SinCosF64, OfAngleBeyondAllMeaningIsThatOfZero) {
+  for (const double x : {1e19, 1e300, std::numeric_limits<double>::max(), std::numeric_limits<double>::infinity(),
+                         std::numeric_limits<double>::quiet_NaN()})
+    for (const double angle : {x, -x}) {
+      EXPECT_EQ(sin_cos_f64(angle).sin, 0.0) << angle;
+      EXPECT_EQ(sin_cos_f64(angle).cos, 1.0) << angle;
+    }
+  EXPECT_NE(sin_cos_f64(1e15).sin, 0.0) << "as far as a model's positions go";
+}
+
 }  // namespace
 }  // namespace sluice

@@ -55,7 +55,7 @@ TEST(Head, InspectRefusesABrokenOne) {
   GgufDraft broken = tiny_head(ModelFile::open(small_model()).value(), {.kind = "exit"});
   broken.set("sluice-head.exit.layer", uint32_t{9});
   const std::string path = broken.write(temp_path("broken-head.gguf"));
-  EXPECT_TRUE(fails(run_program({"inspect", path}), 2, {path, "exit.layer", "from 0 to 4"}));
+  EXPECT_TRUE(fails(run_program({"inspect", path}), 2, {path, "exit.layer", "from 1 to 4"}));
 }
 
 TEST(Head, ADraftHeadServesAsADraftModel) {

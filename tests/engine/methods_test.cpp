@@ -383,5 +383,26 @@ TEST(SurgeBesideASureDraft, NoPassAndNoStepIsLost) {
   }
 }
 
+// Its vocabulary is the beginning of the target's; the prompt and most of the answer lie beyond.
+TEST(Methods, ADraftModelOfFewerTokensChangesNoAnswer) {
+  TinyModelSpec shape{.n_layers = 2, .d_model = 32, .n_heads = 2, .n_kv_heads = 1, .d_ff = 64, .seed = 5};
+  shape.extra_tokens = 400;
+  const Opened& target = open_tiny("many-tokens", shape);
+  shape.extra_tokens = 0;
+  const Opened& draft = open_tiny("few-tokens", shape);
+  const Token few = draft.tokenizer.size(), many = target.tokenizer.size();
+  ASSERT_LT(few + 100, many);
+  for (const char* method : {"sd", "specinfer", "specpipe", "pipespec", "ssd", "surge"})
+    for (const bool lazy : {false, true}) {
+      const auto engine = make_engine(target, {.stages = 2, .lazy = lazy, .drafts = {&draft}});
+      const RequestSpec spec{
+          .prompt = {few, many - 1, 60, few + 7}, .max_tokens = 24, .method = method, .ignore_end = true};
+      const RequestId id = submit(*engine, spec);
+      finish(*engine);
+      EXPECT_EQ(answer(*engine, id), plain_decoding(target, spec)) << method << (lazy ? ", lazy" : "");
+      EXPECT_GT(engine->request(id).stats.drafted, 0) << method;
+    }
+}
+
 }  // namespace
 }  // namespace sluice

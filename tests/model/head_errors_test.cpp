@@ -193,7 +193,7 @@ TEST(HeadErrors, OfSpd) {
 }
 
 TEST(HeadErrors, OfTheOtherKinds) {
-  expect_errors({.kind = "exit"}, {sets("exit.layer' is 5; it should be from 0 to 4", "exit.layer", uint32_t{5}),
+  expect_errors({.kind = "exit"}, {sets("exit.layer' is 5; it should be from 1 to 4", "exit.layer", uint32_t{5}),
                                    lacks("exit.layer' is missing", "exit.layer")});
   expect_errors({.kind = "p-eagle"}, {sets("p-eagle.groups' is 0", "p-eagle.groups", uint32_t{0}),
                                       sets("has 2 numbers", "p-eagle.taps", Numbers{1, 2}),
@@ -209,6 +209,16 @@ TEST(HeadErrors, OfTheOtherKinds) {
                                      eagle3("'enc.output_norm.weight' is none", "norm_before_fc", false)});
   expect_errors({.kind = "eagle3", .signed_by_us = false},
                 {{"tokenizer.ggml.tokens", [](GgufDraft& f) { f.remove("tokenizer.ggml.tokens"); }}});
+}
+
+// Of the target's state they would know nothing: the token embedding is known before any stage has begun.
+TEST(HeadErrors, OfHeadsThatReadNoState) {
+  expect_errors({.kind = "exit"}, {sets("exit.layer' is 0; it should be from 1", "exit.layer", uint32_t{0})});
+  expect_errors({.kind = "p-eagle"}, {sets("reads the token embedding alone", "p-eagle.taps", Numbers{0, 0, 0})});
+  expect_errors({.kind = "eagle3"}, {{"reads the token embedding alone", [](GgufDraft& f) {
+                                        f.set("eagle3.target_layers", Numbers{0, 0, 0});
+                                      }}});
+  expect_errors({.kind = "spd"}, {sets("reads the token embedding alone", "spd.taps", Numbers(7, 0))});
 }
 
 TEST(HeadErrors, AHeadOfAnotherModelSaysOfWhich) {

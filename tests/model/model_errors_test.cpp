@@ -157,6 +157,30 @@ TEST(ModelErrors, SentencePieceNeedsScoresAndBytes) {
                   }}});
 }
 
+// Frequencies are divided by them, so that 0, or a number next to it, gives angles without end.
+TEST(ModelErrors, FactorsOfRopeThatMakeNoAngles) {
+  const auto with_factor = [](float factor) {
+    const std::string path = write_tiny_model({.rope_scaling = "factors"}, temp_path("factors.gguf"));
+    const std::unique_ptr<gguf_context, decltype(&gguf_free)> header(
+        gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr}), &gguf_free);
+    const int64_t id = gguf_find_tensor(header.get(), "rope_freqs.weight");
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(gguf_get_data_offset(header.get()) +
+                                           gguf_get_tensor_offset(header.get(), id) + 3 * sizeof factor));
+    file.write(reinterpret_cast<const char*>(&factor), sizeof factor);
+    file.close();
+    return path;
+  };
+  for (const float factor :
+       {0.0f, -0.0f, -1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(),
+        std::numeric_limits<float>::denorm_min(), 1e-38f, 9e-4f, 1.1e6f}) {
+    const std::string said = error_of(with_factor(factor));
+    EXPECT_NE(said.find("'rope_freqs.weight'"), std::string::npos) << factor << ": " << said;
+    EXPECT_NE(said.find("number 3"), std::string::npos) << said;
+  }
+  for (const float factor : {1e-3f, 1.0f, 64.0f, 1e6f}) EXPECT_TRUE(ModelFile::open(with_factor(factor))) << factor;
+}
+
 TEST(ModelErrors, MissingTensors) {
   for (const char* name : {"token_embd.weight", "output_norm.weight", "blk.2.attn_k.weight", "blk.3.ffn_down.weight"}) {
     TinyModelSpec spec;

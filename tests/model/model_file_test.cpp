@@ -1,5 +1,6 @@
 #include "model/model_file.h"
 
+#include <dlfcn.h>
 #include <gguf.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,19 @@
 #include <memory>
 
 #include "support/tiny_model.h"
+
+// The program's own logarithms stand before libm's, so that a test can tell whether they were asked.
+namespace {
+int logarithms_asked = 0;
+
+template <class T>
+T ask_libm(const char* name, T x) {
+  ++logarithms_asked;
+  return reinterpret_cast<T (*)(T)>(::dlsym(RTLD_NEXT, name))(x);
+}
+}  // namespace
+extern "C" float logf(float x) { return ask_libm("logf", x); }
+extern "C" double log(double x) { return ask_libm("log", x); }
 
 namespace sluice {
 namespace {
@@ -53,6 +67,16 @@ size_t mapped_bytes(const std::string& path) {
     total += end - begin;
   }
   return total;
+}
+
+// Which bits a libm gives for a logarithm is its own affair.
+TEST(ModelFile, YarnAsksNoLibmForItsMagnitude) {
+  const std::string path = write_tiny_model({.rope_scaling = "yarn"}, temp_path("yarn-magnitude.gguf"));
+  logarithms_asked = 0;
+  const RopeParameters rope = ModelFile::open(path).value().hparams().rope;
+  EXPECT_EQ(logarithms_asked, 0);
+  const float magnitude = 1.0f + 0.1f * 1.38629436f;  // ln 4
+  EXPECT_EQ(rope.attention_factor, magnitude * (1.0f / magnitude));
 }
 
 TEST(ModelFile, ReadsTheHyperparametersOfEveryFamily) {

@@ -126,5 +126,34 @@ TEST(DraftWorker, AMemoOfAnotherTargetNamesNoTokenThatThisOneLacks) {
   }
 }
 
+// A target with more tokens than the draft model has: what it says of the others' successors depends on the context
+// alone, whichever they are and however far beyond.
+TEST(DraftWorker, TokensBeyondItsVocabularyAreAllTheSameToIt) {
+  const Token n_vocab = two_layers().model.hparams().n_vocab;
+  const auto guesses = [&](bool lazy, Token foreign, Token after) {
+    auto workers = draft_workers(lazy ? std::make_shared<Memo>() : nullptr);
+    Batch batch{.id = BatchId(0), .updates = {Open{kText, {}}}, .rows = {}, .hidden = {}};
+    batch.rows.push_back(row(kText, foreign, 0, 0, -1, 0, Row::Kind::kPrompt));
+    batch.rows.push_back(row(kText, 70, 1, 1, 0, 1, Row::Kind::kPrompt));
+    batch.rows.push_back(row(kText, foreign, 2, 2, 1, 2));
+    batch.rows.push_back(row(kText, after, 3, 3, 2, 3));
+    std::vector<std::pair<Token, float>> said;
+    const Worker::Done done = run(workers, std::move(batch));
+    for (const Drafted& drafted : done.outcome.drafted)
+      for (const Candidate& c : drafted.candidates) said.emplace_back(c.token, c.probability);
+    EXPECT_EQ(said.size(), 12u);
+    for (const auto& [token, probability] : said) {
+      EXPECT_LT(token, n_vocab);
+      EXPECT_TRUE(probability >= 0.0f && probability <= 1.0f) << probability;
+    }
+    return said;
+  };
+  const auto expected = guesses(false, n_vocab, 71);
+  for (const Token foreign : {n_vocab + 1, n_vocab + 63, (1 << 24) - 1, INT32_MAX})
+    for (const bool lazy : {false, true})
+      EXPECT_EQ(guesses(lazy, foreign, 71), expected) << foreign << (lazy ? ", lazy" : "");
+  EXPECT_NE(guesses(false, n_vocab, 72), expected) << "what it knows still counts";
+}
+
 }  // namespace
 }  // namespace sluice

@@ -31,6 +31,9 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
+// What tests leave in the cache is theirs, not the user's.
+[[maybe_unused]] const int own_cache = ::setenv("XDG_CACHE_HOME", temp_path("cache").c_str(), 1);
+
 }  // namespace
 
 std::string temp_path(const std::string& name) {
