@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/chance.h"
 #include "engine/lane.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
@@ -33,6 +34,7 @@ struct EngineOptions {
   std::vector<LayerRange> cuts;   // for the trace
   std::optional<CostModel> cost;  // of the simulated or paced clock
   bool trace = false;
+  Choose choose = choose_by_noise;  // how rule `reject` draws guesses
 };
 
 // New tokens of a request.
@@ -96,7 +98,7 @@ class Engine {
   void handle_verdicts(const Outcome& outcome, std::vector<Progress>& progress);
   void handle_drafted(const Outcome& outcome);
   void take_guesses(Request& request, size_t source, NodeId node, const Drafted& drafted);
-  void answer_with_draws(Request& request, size_t source, NodeId node, const std::vector<Candidate>& q);
+  void answer_with_draws(Request& request, size_t source, NodeId node, std::vector<Candidate> q);
   void accept(Request& request, const Accepted& accepted, Progress& progress);
   void finish(Request& request, Finish finish);
   void prune(Request& request, const std::vector<NodeId>& nodes, Fate fate);
@@ -105,7 +107,6 @@ class Engine {
   void send(Lane& lane, const std::vector<Planned>& plan);
   std::optional<double> news_due() const;
   void tell_children(const std::vector<Planned>& plan, Batch& batch);
-  void send_late_draws(const Request& request, NodeId parent, const Resident& resident);
   void add_row(Lane& lane, const Planned& planned, Batch& batch);
   bool is_quiet(const Lane& lane) const;
   void resolve(const Resident& resident, Fate fate);
