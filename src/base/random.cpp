@@ -17,8 +17,17 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
   return counter;
 }
 
+// SplitMix64's step and finaliser (Steele, Lea and Flood, 2014): of one path, other tokens give other values.
+uint64_t prolong(uint64_t path, int32_t token) {
+  uint64_t x = path + 0x9E3779B97F4A7C15 * (static_cast<uint64_t>(static_cast<uint32_t>(token)) + 1);
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
 std::array<double, 4> uniform4(const DrawSite& site, uint32_t block) {
-  const auto words = philox4x32({block, site.position, site.choice, static_cast<uint32_t>(site.purpose)},
+  const auto low = static_cast<uint32_t>(site.path), high = static_cast<uint32_t>(site.path >> 32);
+  const auto words = philox4x32({block, site.position ^ low, site.choice ^ high, static_cast<uint32_t>(site.purpose)},
                                 {static_cast<uint32_t>(site.seed), static_cast<uint32_t>(site.seed >> 32)});
   std::array<double, 4> uniforms;
   for (int i = 0; i < 4; ++i) uniforms[i] = (static_cast<double>(words[i]) + 0.5) * 0x1p-32;

@@ -21,13 +21,19 @@ enum class Purpose : uint32_t {
 // The ten-round bijection itself: counter and key to four words.
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-// Where a draw is made. `position` is the position of the token that is drawn.
+// Where a draw is made. `position` is the position of the token that is drawn; `path`, where there may be several
+// draws at a position, tells their texts apart.
 struct DrawSite {
   uint64_t seed = 0;
   uint32_t choice = 0;
   uint32_t position = 0;
   Purpose purpose = Purpose::kSample;
+  uint64_t path = 0;
 };
+
+// The path that goes on with `token` after a path: a hash, 0 for the empty one. Paths that differ have different ones,
+// as far as 64 bits can tell.
+uint64_t prolong(uint64_t path, int32_t token);
 
 // Uniform in the open interval (0, 1): (word + 0.5) / 2^32 for the word of `token` at this site. Tokens 4k … 4k+3 share
 // a block.

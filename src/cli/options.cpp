@@ -123,7 +123,7 @@ void add_engine_options(CLI::App& command, CommonOptions& options) {
       .add_option(
           "--verify", options.verify,
           "Verification rule: match gives one text a seed, whatever the method; reject is the papers' speculative "
-          "sampling (single paths of sd, ssd and heads, trees of specinfer)")
+          "sampling, with guesses that are drawn (all methods but pipespec)")
       ->capture_default_str()
       ->check(one_of({"match", "reject"}));
   command

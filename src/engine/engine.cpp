@@ -28,20 +28,19 @@ class CpuTimer {
   double begin_;
 };
 
-// Whether the rule is defined for the method's trees.
+// Whether the rule is defined for the method's trees: whether their guesses can be drawn.
 Status check_rule(const SamplingParams& sampling, const Method& method) {
   if (sampling.rule != Rule::kReject || !method.speculates() || method.draws() > 0) return {};
-  return input_error(
-      "--verify reject is defined for ar, sd, specinfer and eagle3 without --tree-nodes, p-eagle, ssd, and spd and "
-      "ppsd with --width 1, whose guesses can be drawn from the source's distribution and enter together; " +
-      std::string(method.name()) + " needs --verify match");
+  return input_error("--verify reject needs guesses that are drawn from the source's distribution, but the models of " +
+                     std::string(method.name()) + " pass on their likeliest tokens; take --verify match for it");
 }
 
 // A method's sources, by their names.
-Result<std::vector<SourceSlot>> sources_of(const Method& method, const std::vector<std::string>& names,
+Result<std::vector<SourceSlot>> sources_of(const Method& method, Rule rule, const std::vector<std::string>& names,
                                            const SourcesAtHand& at_hand) {
-  SLUICE_TRY(auto sources,
-             make_sources(names, at_hand, method.has_hierarchy(), method.head().has_value(), method.wants_text()));
+  // What a draft model and n-grams say together is ranked, so nothing is drawn unless the model is alone.
+  const bool wants_text = method.wants_text() && rule != Rule::kReject;
+  SLUICE_TRY(auto sources, make_sources(names, at_hand, method.has_hierarchy(), method.head().has_value(), wants_text));
   if (method.has_fallback() && sources.front().draft)
     sources.push_back({std::make_unique<NgramSource>(at_hand.corpus), std::nullopt});
   return sources;
@@ -88,7 +87,7 @@ Result<Engine::Means> Engine::means_for(const RequestSpec& spec) const {
   SLUICE_TRY_STATUS(check_rule(spec.sampling, *means.method));
   SLUICE_TRY_STATUS(check_head(*means.method));
   if (means.method->speculates()) {
-    SLUICE_TRY(means.sources, sources_of(*means.method, spec.sources, sources_at_hand()));
+    SLUICE_TRY(means.sources, sources_of(*means.method, spec.sampling.rule, spec.sources, sources_at_hand()));
   }
   return means;
 }
@@ -120,7 +119,7 @@ Status Engine::set_method(RequestId id, const std::string& method, const std::ve
   SLUICE_TRY_STATUS(check_rule(request.spec.sampling, *next));
   SLUICE_TRY_STATUS(check_head(*next));
   if (next->speculates()) {
-    SLUICE_TRY(auto slots, sources_of(*next, sources, sources_at_hand()));
+    SLUICE_TRY(auto slots, sources_of(*next, request.spec.sampling.rule, sources, sources_at_hand()));
     take_sources(request, std::move(slots));
   }
   // The draft models forget the tree, so that they can be asked again for what they told the other method.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/chance.h"
 #include "engine/lane.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
@@ -36,6 +37,7 @@ struct EngineOptions {
   std::optional<CostModel> cost;  // of the simulated or paced clock
   bool trace = false;
   int64_t first_batch = 0;  // its number
+  Choose choose = choose_by_noise;  // how rule `reject` draws guesses
 };
 
 // New tokens of a request.
@@ -114,7 +116,7 @@ class Engine {
   void handle_verdicts(const Outcome& outcome);
   void handle_drafted(const Outcome& outcome);
   void take_guesses(Request& request, size_t source, NodeId node, const Drafted& drafted);
-  void answer_with_draws(Request& request, size_t source, NodeId node, const std::vector<Candidate>& q);
+  void answer_with_draws(Request& request, size_t source, NodeId node, std::vector<Candidate> q);
   Progress& progress_of(const Request& request);
   void accept(Request& request, const Accepted& accepted);
   void finish(Request& request, Finish finish);
@@ -127,7 +129,6 @@ class Engine {
   void send(Lane& lane, const std::vector<Planned>& plan);
   std::optional<double> news_due() const;
   void tell_children(const std::vector<Planned>& plan, Batch& batch);
-  void send_late_draws(const Request& request, NodeId parent, const Resident& resident);
   void add_row(Lane& lane, const Planned& planned, Batch& batch);
   bool is_quiet(const Lane& lane) const;
   void resolve(const Resident& resident, Fate fate);

@@ -109,22 +109,34 @@ void Engine::take_guesses(Request& request, size_t source, NodeId node, const Dr
 
 // Rule `reject`: the children are drawn from q; behind them, what the source ranks next. (Candidates that were ranked,
 // not drawn, count as a point mass: then the target's own draw decides whether it is one of them.)
-void Engine::answer_with_draws(Request& request, size_t source, NodeId node, const std::vector<Candidate>& q) {
-  const MethodOptions& options = request.spec.method_options;
-  auto draws = std::make_shared<Draws>();
-  if (!q.empty())
-    *draws =
-        draw_candidates(q, request.method->saguaro(request.speculation.tree, node), request.spec.sampling,
-                        request.speculation.tree.node(node).position + 1, request.method->draws(), options.replacement);
-  std::vector<Candidate> candidates;
-  const auto add = [&](Token token) {
-    const auto is_it = [token](const Candidate& c) { return c.token == token; };
-    if (std::none_of(candidates.begin(), candidates.end(), is_it))
-      candidates.push_back(*std::find_if(q.begin(), q.end(), is_it));
-  };
-  for (const Token token : draws->tokens) add(token);
-  for (const Candidate& c : q) add(c.token);
-  request.method->drafted(request.speculation, source, node, std::move(candidates), std::move(draws));
+//
+// Whether a draw is used must not depend on what was drawn, or the answer's distribution is no longer the target's. So
+// how many are drawn is known before; a node is drawn for once; the noise is the node's own, so that nothing that
+// happened before can have depended on it; and what was drawn leaves before anything is done with it: at once if the
+// node is on its way, else with the node's row. Which of the children enter has no part in it.
+void Engine::answer_with_draws(Request& request, size_t source, NodeId id, std::vector<Candidate> q) {
+  Speculation& speculation = request.speculation;
+  const auto& node = speculation.tree.node(id);
+  const int32_t count = request.method->draws();
+  if (node.draws) return;
+  if (count == 0 || q.empty()) return request.method->drafted(speculation, source, id, std::move(q));
+  const SamplingParams& sampling = request.spec.sampling;
+  const DrawSite site{.seed = sampling.seed,
+                      .choice = sampling.choice,
+                      .position = static_cast<uint32_t>(node.position) + 1,
+                      .purpose = Purpose::kDraft,
+                      .path = node.text};
+  const auto draws =
+      std::make_shared<Draws>(draw_candidates(q, request.method->saguaro(speculation.tree, id), site, count,
+                                              request.spec.method_options.replacement, options_.choose));
+  const Resident* resident = speculation.target.find(id);
+  if (resident != nullptr && target().in_flight.contains(resident->batch)) {
+    Cancel message;
+    message.draws.push_back({resident->batch, *draws});
+    message.draws.back().draws.row = resident->row;
+    executor_->cancel(kTarget, std::move(message));
+  }
+  request.method->drafted(speculation, source, id, ranked(*draws, q), draws);
 }
 
 // The root is verified and the target's next token known: it is committed, becomes the root, and what hangs elsewhere

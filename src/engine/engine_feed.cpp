@@ -12,16 +12,6 @@ namespace {
 // without them costs a step.
 constexpr double kSoon = 0.05, kLate = 0.02;
 
-// The drawn children of a node that are in the tree, as far as they are: what the verification may try.
-void add_draws(const TokenTree& tree, const TokenTree::Node& node, uint16_t row, std::vector<Draws>& draws) {
-  Draws used = *node.draws;
-  used.row = row;
-  const auto end = std::find_if(used.tokens.begin(), used.tokens.end(),
-                                [&](Token token) { return !tree.child(node.id, token).has_value(); });
-  used.tokens.erase(end, used.tokens.end());
-  if (!used.tokens.empty()) draws.push_back(std::move(used));
-}
-
 }  // namespace
 
 // When stages take equal times, the verdict on the root comes just after the first stage has fallen free, later by a
@@ -139,17 +129,6 @@ bool Engine::is_quiet(const Lane& lane) const {
          !(lane.head && std::any_of(running_.begin(), running_.end(), waits));
 }
 
-// Under rule `reject`: a node whose parent is on its way has been drawn meanwhile.
-void Engine::send_late_draws(const Request& request, NodeId parent, const Resident& resident) {
-  const auto& node = request.speculation.tree.node(parent);
-  if (!node.draws || !target().in_flight.contains(resident.batch)) return;
-  std::vector<Draws> draws;
-  add_draws(request.speculation.tree, node, resident.row, draws);
-  Cancel message;
-  for (Draws& one : draws) message.draws.push_back({resident.batch, std::move(one)});
-  if (!message.draws.empty()) executor_->cancel(kTarget, std::move(message));
-}
-
 void Engine::add_row(Lane& lane, const Planned& planned, Batch& batch) {
   Request& request = *planned.request;
   Residency& there = request.residency(lane.model);
@@ -177,12 +156,14 @@ void Engine::add_row(Lane& lane, const Planned& planned, Batch& batch) {
       SLUICE_CHECK(parent != nullptr, "parents enter before their children");
       row.parent = parent->cell;
       if (parent->batch == batch.id) traced.parent_row = parent->row;
-      if (lane.model == kTarget && parent->batch != batch.id) send_late_draws(request, node.parent, *parent);
       request.stats.drafted += lane.model == kTarget;
     }
     traced.probability = node.probability;
     there.enter(node.id, {row.cell, batch.id, index});
-    if (lane.model == kTarget && node.draws) add_draws(request.speculation.tree, node, index, batch.draws);
+    if (lane.model == kTarget && node.draws) {
+      batch.draws.push_back(*node.draws);
+      batch.draws.back().row = index;
+    }
     if (lane.model != kTarget) traced.fate = Fate::kDrafted;
     if (lane.head) lane.head->add_node(request, node.id, there, batch);
   }

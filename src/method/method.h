@@ -2,6 +2,7 @@
 // next.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <memory>
@@ -85,6 +86,9 @@ struct MethodOptions {
   int32_t saguaro_tokens = 0;
 };
 
+// Draws of a node where the rows of a step or level are shared out: no node can have more children there.
+inline int32_t draws_of_width(const MethodOptions& options) { return std::min(options.width, options.children); }
+
 class Method {
  public:
   virtual ~Method() = default;
@@ -103,8 +107,9 @@ class Method {
   virtual bool foretells() const { return false; }
   // Whether it fuses its source with n-grams unless told otherwise.
   virtual bool wants_text() const { return false; }
-  // Rule `reject`: how many children of a node are drawn from the source's distribution; 0: the rule is not defined for
-  // this method's trees. Those children enter, all of them, with their parent or while it is on its way.
+  // Rule `reject`: how many children of a node are drawn from the source's distribution, the same number for every
+  // node, whatever is drawn; 0: the rule is not defined for this method's trees. The verification tries all of them,
+  // whether they have become nodes or not.
   virtual int32_t draws() const { return 0; }
   // Rule `reject`: how a source's distribution is bent before the children of a node are drawn from it, and what the
   // verification says of other ways, if that was asked for.

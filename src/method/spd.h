@@ -10,17 +10,18 @@ namespace sluice {
 // that the tree doesn't hold flushes the pipeline, which fills again from the right token.
 class SpeculativePipelineDecoding : public Method {
  public:
-  explicit SpeculativePipelineDecoding(const MethodOptions& options) : width_(options.width) {}
+  explicit SpeculativePipelineDecoding(const MethodOptions& options)
+      : width_(options.width), draws_(draws_of_width(options)) {}
   std::string_view name() const override { return "spd"; }
   bool speculates() const override { return true; }
   std::optional<HeadKind> head() const override { return HeadKind::kSpd; }
-  // A branch that is dropped was drawn in vain, so only single paths can be drawn.
-  int32_t draws() const override { return width_ == 1 ? 1 : 0; }
+  int32_t draws() const override { return draws_; }
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
  private:
   void grow(Speculation& speculation) const;
   int32_t width_;  // W
+  int32_t draws_;
 };
 
 }  // namespace sluice

@@ -6,9 +6,6 @@
 
 namespace sluice {
 
-// The best tree of a budget drops candidates after they were drawn.
-int32_t SpecInfer::draws() const { return nodes_ > 0 ? 0 : *std::max_element(branching_.begin(), branching_.end()); }
-
 // Of a node so deep below the root. Beyond the tree: a guess at the token that the verification adds to it, then the
 // next tree.
 int32_t SpecInfer::children_at(int32_t depth) const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "method/method.h"
 
 namespace sluice {
@@ -14,11 +16,15 @@ namespace sluice {
 class SpecInfer final : public Method {
  public:
   explicit SpecInfer(const MethodOptions& options)
-      : branching_(options.branching), nodes_(options.tree_nodes), depth_(options.depth) {}
+      : branching_(options.branching),
+        nodes_(options.tree_nodes),
+        depth_(options.depth),
+        draws_(nodes_ > 0 ? std::min(options.children, nodes_)
+                          : *std::max_element(branching_.begin(), branching_.end())) {}
   std::string_view name() const override { return "specinfer"; }
   bool speculates() const override { return true; }
   bool fills_pipeline() const override { return false; }
-  int32_t draws() const override;
+  int32_t draws() const override { return draws_; }
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
  private:
@@ -32,6 +38,7 @@ class SpecInfer final : public Method {
   std::vector<int32_t> branching_;  // b_1, b_2, …
   int32_t nodes_;                   // 0: as branching_ says
   int32_t depth_;
+  int32_t draws_;
 };
 
 }  // namespace sluice

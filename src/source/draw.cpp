@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/math.h"
-#include "base/random.h"
 
 namespace sluice {
 
@@ -32,34 +30,34 @@ std::vector<Candidate> saguaro(std::vector<Candidate> q, const Saguaro& by) {
     sum += q[i].probability;
   }
   for (Candidate& candidate : q) candidate.probability = static_cast<float>(candidate.probability / sum);
+  std::erase_if(q, [](const Candidate& c) { return !(c.probability > 0.0f); });
   return q;
 }
 
-Draws draw_candidates(std::vector<Candidate> q, const Saguaro& by, const SamplingParams& sampling, int32_t position,
-                      int32_t distinct, bool replacement) {
-  const DrawSite site{.seed = sampling.seed,
-                      .choice = sampling.choice,
-                      .position = static_cast<uint32_t>(position),
-                      .purpose = Purpose::kDraft};
+Draws draw_candidates(std::vector<Candidate> q, const Saguaro& by, const DrawSite& site, int32_t count,
+                      bool replacement, const Choose& choose) {
   Draws draws{.q = saguaro(std::move(q), by), .replacement = replacement, .saguaro = by};
-  const size_t wanted = std::min(static_cast<size_t>(distinct), draws.q.size());
-  const uint32_t most = 8 * static_cast<uint32_t>(distinct);  // with replacement an unlikely token may never come
-  std::set<Token> seen;
-  for (uint32_t i = 0; seen.size() < wanted && i < most; ++i) {
-    double mass = 0.0;
-    for (const Candidate& c : draws.q)
-      if (replacement || !seen.contains(c.token)) mass += c.probability;
-    double left = uniform(site, i) * mass;
-    Token drawn = kNoToken;
-    for (const Candidate& c : draws.q) {
-      if (!replacement && seen.contains(c.token)) continue;
-      drawn = c.token;
-      if ((left -= c.probability) < 0.0) break;
-    }
-    draws.tokens.push_back(drawn);
-    seen.insert(drawn);
+  std::vector<double> weights;
+  for (const Candidate& c : draws.q) weights.push_back(c.probability);
+  const size_t n = replacement ? static_cast<size_t>(count) : std::min(static_cast<size_t>(count), weights.size());
+  for (uint32_t i = 0; i < n; ++i) {
+    const size_t drawn = choose(site, i, weights);
+    draws.tokens.push_back(draws.q[drawn].token);
+    if (!replacement) weights[drawn] = 0.0;
   }
   return draws;
+}
+
+std::vector<Candidate> ranked(const Draws& draws, const std::vector<Candidate>& q) {
+  std::vector<Candidate> candidates;
+  const auto add = [&](Token token) {
+    const auto is_it = [token](const Candidate& c) { return c.token == token; };
+    if (std::none_of(candidates.begin(), candidates.end(), is_it))
+      candidates.push_back(*std::find_if(q.begin(), q.end(), is_it));
+  };
+  for (const Token token : draws.tokens) add(token);
+  for (const Candidate& c : q) add(c.token);
+  return candidates;
 }
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/chance.h"
 #include "base/wire.h"
 #include "source/guess.h"
 
@@ -15,8 +16,12 @@ std::vector<Candidate> draft_distribution(const TopLogits& top, const SamplingPa
 // SAGUARO sampling: sigma_{F,C}(z)_t ~ C exp(z_t) for t in top_F(z), else exp(z_t). Order is kept.
 std::vector<Candidate> saguaro(std::vector<Candidate> q, const Saguaro& by);
 
-// Draws until `distinct` different tokens have come, or q, bent by `by`, has no more: with replacement, or without.
-Draws draw_candidates(std::vector<Candidate> q, const Saguaro& by, const SamplingParams& sampling, int32_t position,
-                      int32_t distinct, bool replacement);
+// Draws `count` tokens from q, bent by `by`: with replacement, or without, as long as there are any.
+Draws draw_candidates(std::vector<Candidate> q, const Saguaro& by, const DrawSite& site, int32_t count,
+                      bool replacement, const Choose& choose = choose_by_noise);
+
+// What may follow a node of which the children were drawn, likeliest first: the distinct drawn ones in the order of
+// drawing, behind them what else q, not bent, holds.
+std::vector<Candidate> ranked(const Draws& draws, const std::vector<Candidate>& q);
 
 }  // namespace sluice

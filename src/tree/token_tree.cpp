@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/random.h"
 #include "base/result.h"
 
 namespace sluice {
 
 TokenTree::TokenTree(Token root, int32_t position) {
-  nodes_.push_back({.id = NodeId(next_id_++), .token = root, .position = position});
+  nodes_.push_back({.id = NodeId(next_id_++), .token = root, .position = position, .text = prolong(0, root)});
 }
 
 const TokenTree::Node* TokenTree::find(NodeId id) const {
@@ -72,6 +73,7 @@ NodeId TokenTree::append(NodeId parent, Token token, float probability) {
              .position = above.position + 1,
              .probability = probability,
              .log_path = above.log_path + std::log(std::max(probability, 1e-30f)),
+             .text = prolong(above.text, token),
              .free = !above.drafted && above.foretold};
   nodes_.push_back(std::move(added));
   return nodes_.back().id;
@@ -79,6 +81,7 @@ NodeId TokenTree::append(NodeId parent, Token token, float probability) {
 
 void TokenTree::set_candidates(NodeId id, std::vector<Candidate> candidates, std::shared_ptr<const Draws> draws) {
   Node& n = const_cast<Node&>(node(id));
+  if (n.draws) return;
   if (candidates.size() > kMaxCandidates) candidates.resize(kMaxCandidates);
   n.candidates = std::move(candidates);
   n.draws = std::move(draws);
@@ -106,6 +109,7 @@ TokenTree::Advance TokenTree::advance(Token token) {
   const auto next = child(root().id, token);
   result.hit = next.has_value();
   const NodeId old_root = root().id;
+  const uint64_t text = prolong(root().text, token);
   const int32_t position = root().position + 1;
   constexpr uint32_t kGone = ~uint32_t{0};
   std::vector<uint32_t> place(nodes_.size(), kGone);  // of each node among those that are kept
@@ -130,7 +134,7 @@ TokenTree::Advance TokenTree::advance(Token token) {
     }
     kept.push_back(std::move(n));
   }
-  if (!next) kept.push_back({.id = NodeId(next_id_++), .token = token, .position = position});
+  if (!next) kept.push_back({.id = NodeId(next_id_++), .token = token, .position = position, .text = text});
   nodes_ = std::move(kept);
   return result;
 }

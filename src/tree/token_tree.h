@@ -28,12 +28,13 @@ class TokenTree {
     int32_t position = 0;      // in the sequence
     float probability = 1.0f;  // given its parent, as its source said
     double log_path = 0.0;     // sum of the logs of `probability` from the root's child down to here; the root: 0
+    uint64_t text = 0;         // of the tokens from the tree's first root down to here: base/random.h's prolong()
     bool drafted = false;      // a source has been asked for its children
     bool foretold = false;     // a quicker one has been asked before
     bool free = false;         // itself it was foretold: no answer for its parent was waited for
     std::vector<Candidate> candidates;   // what the source said, likeliest first
     uint64_t grown = 0;                  // bit i: candidate i has become a child
-    std::shared_ptr<const Draws> draws;  // rule `reject`: how the first of them were drawn; none under `match`
+    std::shared_ptr<const Draws> draws;  // rule `reject`: how the first of them were drawn, if they were
   };
 
   TokenTree(Token root, int32_t position);
@@ -58,7 +59,8 @@ class TokenTree {
   // Adds a child. REQUIRES: contains(parent), no child of it has this token.
   NodeId append(NodeId parent, Token token, float probability);
 
-  // Keeps what a source said of a node's children (at most kMaxCandidates). REQUIRES: contains(id).
+  // Keeps what a source said of a node's children (at most kMaxCandidates). Children that have been drawn stay as they
+  // are: then nothing that is said later counts. REQUIRES: contains(id).
   void set_candidates(NodeId id, std::vector<Candidate> candidates, std::shared_ptr<const Draws> draws = {});
 
   // The same from a source that is quick, for as long as the other has not spoken. REQUIRES: contains(id), not drafted.

@@ -1,6 +1,7 @@
 #include "verify/reject.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "base/random.h"
@@ -28,7 +29,7 @@ bool normalise(std::vector<TargetDistribution::Entry>& entries) {
 }  // namespace
 
 Token draw_by_rejection(const TargetDistribution& target, const Draws& draws, const SamplingParams& sampling,
-                        int32_t position) {
+                        int32_t position, const Choose& choose) {
   DrawSite site{.seed = sampling.seed,
                 .choice = sampling.choice,
                 .position = static_cast<uint32_t>(position),
@@ -40,7 +41,8 @@ Token draw_by_rejection(const TargetDistribution& target, const Draws& draws, co
     const Token token = draws.tokens[i];
     const double drafted = probability(q, token);
     SLUICE_CHECK(drafted > 0.0, "a token was drawn that its source could not draw");
-    if (uniform(site, static_cast<uint32_t>(i)) * drafted < probability(p, token)) return token;
+    const double taken = std::min(1.0, probability(p, token) / drafted);
+    if (choose(site, static_cast<uint32_t>(i), std::array{taken, 1.0 - taken}) == 0) return token;
     auto residual = p;
     for (auto& entry : residual) entry.probability = std::max(0.0, entry.probability - probability(q, entry.token));
     if (normalise(residual)) p = std::move(residual);  // else p = q but for rounding, and a rejection is rounding too
@@ -49,12 +51,9 @@ Token draw_by_rejection(const TargetDistribution& target, const Draws& draws, co
     if (!normalise(q)) break;
   }
   site.purpose = Purpose::kResidual;
-  double left = uniform(site, 0);
-  for (const auto& entry : p)
-    if ((left -= entry.probability) < 0.0) return entry.token;
-  return std::max_element(p.begin(), p.end(),
-                          [](const auto& a, const auto& b) { return a.probability < b.probability; })
-      ->token;
+  std::vector<double> weights;
+  for (const auto& entry : p) weights.push_back(entry.probability);
+  return p[choose(site, 0, weights)].token;
 }
 
 std::vector<SaguaroOdds> saguaro_odds(const TargetDistribution& target, const Draws& draws) {

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/chance.h"
 #include "base/wire.h"
 #include "verify/sampler.h"
 
@@ -15,7 +16,7 @@ namespace sluice {
 //
 // p: what the target may draw. draws: sampled from draws.q. The noise is that of `sampling` at `position`, the token's.
 Token draw_by_rejection(const TargetDistribution& p, const Draws& draws, const SamplingParams& sampling,
-                        int32_t position);
+                        int32_t position, const Choose& choose = choose_by_noise);
 
 // What a single draw from draws.q would have come to by each of kSaguaroChoices, in their order.
 std::vector<SaguaroOdds> saguaro_odds(const TargetDistribution& p, const Draws& draws);

@@ -77,7 +77,7 @@ Accepted Verifier::accept(const Row& row, std::span<const float> logits, const D
   std::vector<SaguaroOdds> odds;
   if (path.sampling.rule == Rule::kReject && draws != nullptr) {
     const TargetDistribution p = sampler_.distribution(path.sampling, logits, path.tokens);
-    draw.token = draw_by_rejection(p, *draws, path.sampling, row.position + 1);
+    draw.token = draw_by_rejection(p, *draws, path.sampling, row.position + 1, choose_);
     if (draws->saguaro.odds) odds = saguaro_odds(p, *draws);
     draw.logprob = static_cast<float>(logits[static_cast<size_t>(draw.token)] - log_sum_exp(logits));
   } else if (const auto child = lossy_choice(path, logits, draws)) {

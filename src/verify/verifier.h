@@ -6,8 +6,10 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "base/chance.h"
 #include "base/ids.h"
 #include "base/wire.h"
 #include "verify/sampler.h"
@@ -33,6 +35,9 @@ namespace sluice {
 // Thread safety: none. Pure: no clock, no state but its own.
 class Verifier {
  public:
+  // choose: how rule `reject` chooses.
+  explicit Verifier(Choose choose = choose_by_noise) : choose_(std::move(choose)) {}
+
   // Open: an empty path. Truncate: the path's first `length` tokens stay; whatever follows them is taken. Close:
   // forgets it. Commit says nothing new here. REQUIRES: Open of a sequence that is not open, the others of one that is;
   // a length no longer than the path.
@@ -79,6 +84,7 @@ class Verifier {
 
   std::unordered_map<SequenceId, Path> paths_;
   Sampler sampler_;
+  Choose choose_;
 };
 
 }  // namespace sluice

@@ -13,6 +13,8 @@ namespace {
 const std::vector<Candidate> kQ = {{3, 0.5f}, {1, 0.2f}, {7, 0.15f}, {5, 0.1f}, {2, 0.05f}};
 const TargetDistribution kP = {{{1, 0.3}, {3, 0.25}, {5, 0.2}, {7, 0.1}, {9, 0.15}}};
 
+DrawSite at(int32_t position) { return {.position = static_cast<uint32_t>(position), .purpose = Purpose::kDraft}; }
+
 // What SSD drafts for beside the drawn token: the f likeliest others.
 std::set<Token> cached(Token drawn, int32_t f) {
   std::set<Token> tokens;
@@ -24,14 +26,13 @@ std::set<Token> cached(Token drawn, int32_t f) {
 TEST(SaguaroOdds, AreWhatDrawingAndRejectingComesTo) {
   constexpr int kTries = 40000;
   for (const int32_t f : {1, 2, 4, 9}) {
-    const Draws any =
-        draw_candidates(kQ, {.c = 0.3, .f = f}, {}, 0, 1, false);  // whatever c was, the odds are the same
+    const Draws any = draw_candidates(kQ, {.c = 0.3, .f = f}, {}, 1, false);  // whatever c was, the odds are the same
     const auto odds = saguaro_odds(kP, any);
     ASSERT_EQ(odds.size(), kSaguaroChoices.size());
     for (size_t i = 0; i < odds.size(); ++i) {
       int accepted = 0, hits = 0;
       for (int32_t position = 0; position < kTries; ++position) {
-        const Draws draws = draw_candidates(kQ, {.c = kSaguaroChoices[i], .f = f}, {}, position, 1, false);
+        const Draws draws = draw_candidates(kQ, {.c = kSaguaroChoices[i], .f = f}, at(position), 1, false);
         const Token next = draw_by_rejection(kP, draws, {}, position);
         accepted += next == draws.tokens[0];
         hits += next != draws.tokens[0] && cached(draws.tokens[0], f).contains(next);
@@ -44,7 +45,7 @@ TEST(SaguaroOdds, AreWhatDrawingAndRejectingComesTo) {
 
 TEST(SaguaroOdds, OfATargetThatAgreesAreCertain) {
   const TargetDistribution same = {{{3, 0.5}, {1, 0.2}, {7, 0.15}, {5, 0.1}, {2, 0.05}}};
-  const auto odds = saguaro_odds(same, draw_candidates(kQ, {.c = 1.0, .f = 2}, {}, 0, 1, false));
+  const auto odds = saguaro_odds(same, draw_candidates(kQ, {.c = 1.0, .f = 2}, {}, 1, false));
   EXPECT_NEAR(odds[0].accepted, 1.0, 1e-6);
   EXPECT_NEAR(odds[0].hit, 1.0, 1e-6);
   EXPECT_LT(odds.back().accepted, 0.5);
