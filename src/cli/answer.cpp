@@ -57,7 +57,9 @@ Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, 
     if (answer.interrupted || !listening) engine.cancel(answer.request);
     if (answer.trial && engine.busy()) SLUICE_TRY_STATUS(go_on(engine, answer, sources));
   }
-  if (answer.plain_tokens < 0) count_plain(engine.request(answer.request), answer, 1);  // it ended in that turn
+  const Request& request = engine.request(answer.request);
+  if (request.finish == Finish::kFailed) return tl::unexpected<Error>(request.error);
+  if (answer.plain_tokens < 0) count_plain(request, answer, 1);  // it ended in that turn
   say(stream.finish());
   SLUICE_TRY_STATUS(session.files().look());
   if (!listening && !answer.interrupted)

@@ -101,6 +101,9 @@ class Engine {
     std::vector<SourceSlot> sources;
   };
   Result<Means> means_for(const RequestSpec& spec) const;
+  // How many tokens of a finished request each model need not compute again for a prompt that goes on from it.
+  std::vector<size_t> kept_of(const Request& previous, std::span<const Token> prompt,
+                              std::span<const SourceSlot> sources) const;
   SourcesAtHand sources_at_hand() const;
   Status check_head(const Method& method) const;
   void take_sources(Request& request, std::vector<SourceSlot> slots);

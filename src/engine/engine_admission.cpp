@@ -102,14 +102,10 @@ void Engine::go_on(Request& request, Request& previous) {
   const bool broken = previous.finish == Finish::kFailed;
   if (previous.sequence.valid() && !broken) {
     request.sequence = previous.sequence;
-    const auto& prompt = request.spec.prompt;
+    const std::vector<size_t> keeps = kept_of(previous, request.spec.prompt, request.sources);
     for (Lane& lane : lanes_) {
       auto& there = previous.residency(lane.model).committed;
-      // The prompt's last token becomes the root, so it is computed again in any case.
-      const size_t limit = std::min(there.size(), request.n_prompt() - 1);
-      const auto end = prompt.begin() + static_cast<ptrdiff_t>(limit);
-      const auto kept =
-          static_cast<size_t>(std::mismatch(prompt.begin(), end, previous.tokens.begin()).first - prompt.begin());
+      const size_t kept = keeps[static_cast<size_t>(lane.model.value)];
       for (size_t i = kept; i < there.size(); ++i) lane.cells.give_back(request.sequence, there[i]);
       there.resize(kept);
       request.residency(lane.model).committed = std::move(there);
@@ -122,6 +118,22 @@ void Engine::go_on(Request& request, Request& previous) {
   decode_begin_.erase(previous.id);
   decode_end_.erase(previous.id);
   requests_.erase(previous.id);
+}
+
+std::vector<size_t> Engine::kept_of(const Request& previous, std::span<const Token> prompt,
+                                    std::span<const SourceSlot> sources) const {
+  std::vector<size_t> kept;
+  for (const Lane& lane : lanes_) {
+    // The prompt's last token becomes the root, so it is computed again in any case.
+    const size_t limit = std::min(previous.residency(lane.model).committed.size(), prompt.size() - 1);
+    const auto end = prompt.begin() + static_cast<ptrdiff_t>(limit);
+    kept.push_back(
+        static_cast<size_t>(std::mismatch(prompt.begin(), end, previous.tokens.begin()).first - prompt.begin()));
+  }
+  for (const SourceSlot& slot : sources)
+    if (const size_t model = slot.draft ? *slot.draft + 1 : 0; model > 0 && lanes_[model].head)
+      kept[0] = std::min(kept[0], lanes_[model].head->target_keeps(kept[model]));
+  return kept;
 }
 
 // A finished request's: it can still be looked at, and who continues it computes all of its tokens again.

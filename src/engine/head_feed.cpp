@@ -26,7 +26,7 @@ bool HeadFeed::knows_committed(const Request& request) const {
 
 bool HeadFeed::can_guess(const Request& request, NodeId node) const {
   const Speculation& speculation = request.speculation;
-  if (kind_ == HeadKind::kEagle3 || kind_ == HeadKind::kPEagle) return true;
+  if (takes_token_before()) return true;
   const Resident* resident = speculation.target.find(node);
   if (resident == nullptr) return false;
   if (kind_ == HeadKind::kExit) return passed(resident->batch, last_tap_);
@@ -41,7 +41,7 @@ bool HeadFeed::can_guess(const Request& request, NodeId node) const {
 
 Cell HeadFeed::cell_of_committed(const Request& request, size_t i) const {
   const auto& committed = request.speculation.target.committed;
-  if (kind_ != HeadKind::kEagle3 && kind_ != HeadKind::kPEagle) return committed[i];
+  if (!takes_token_before()) return committed[i];
   return i == 0 ? Cell() : committed[i - 1];
 }
 

@@ -1,6 +1,8 @@
 // The coordinator's side of a head: which of the target's states its worker has by now, and which of them a row takes.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -24,12 +26,18 @@ class HeadFeed {
   // heads guess anywhere. REQUIRES: knows_committed().
   bool can_guess(const Request& request, NodeId node) const;
 
+  // Of a sequence that is cut where the head keeps `kept` tokens: how many of them the target may keep. What it
+  // computes again comes to the head once more: an EAGLE head's next row takes the state of the token before, which the
+  // head's worker has forgotten.
+  size_t target_keeps(size_t kept) const { return takes_token_before() ? std::max<size_t>(kept, 1) - 1 : SIZE_MAX; }
+
   // What the head's row of the next committed token, or of a node, takes; and what has to be refreshed first. `there`:
   // the head's own residency. REQUIRES: can_guess(); batch.rows holds the row.
   void add_prompt(const Request& request, Residency& there, Batch& batch) const;
   void add_node(const Request& request, NodeId node, Residency& there, Batch& batch) const;
 
  private:
+  bool takes_token_before() const { return kind_ == HeadKind::kEagle3 || kind_ == HeadKind::kPEagle; }
   bool passed(BatchId batch, int32_t stage) const { return batch <= passed_[static_cast<size_t>(stage)]; }
   // The target's cell whose states committed token i takes; none for the first one of an EAGLE head.
   Cell cell_of_committed(const Request& request, size_t i) const;

@@ -1,6 +1,8 @@
 // Heads and what they read of the target, request by request.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "support/harness.h"
 #include "support/tiny_head.h"
 
@@ -46,6 +48,95 @@ TEST(Head, MayReadTheEmbeddingBesideStatesOfSomeStages) {
       if (!threads) {  // a node enters as often as the first stage is free
         EXPECT_GT(engine->request(id).stats.drafted, 12) << k.kind << " is not asked when it can answer";
       }
+    }
+  }
+}
+
+// Listens to what a head is asked and says: its candidates, by the tokens of the path that they follow.
+class Listener final : public Executor {
+ public:
+  using Said = std::map<std::vector<Token>, std::vector<std::pair<Token, float>>>;
+
+  Listener(std::unique_ptr<Executor> executor, Said& said) : executor_(std::move(executor)), said_(said) {}
+
+  Event next() override { return heard(executor_->next()); }
+  std::optional<Event> poll() override {
+    auto event = executor_->poll();
+    return event ? std::optional(heard(std::move(*event))) : std::nullopt;
+  }
+  void submit(ModelId model, Batch batch) override {
+    if (model != kTarget)
+      for (const Row& row : batch.rows) {
+        std::vector<Token> path = row.parent.valid() ? paths_.at(row.parent) : std::vector<Token>();
+        path.push_back(row.token);
+        asked_[{batch.id, row.index}] = paths_[row.cell] = std::move(path);
+      }
+    executor_->submit(model, std::move(batch));
+  }
+  void cancel(ModelId model, Cancel cancel) override { executor_->cancel(model, std::move(cancel)); }
+  void wake_at(double time) override { executor_->wake_at(time); }
+  double now() const override { return executor_->now(); }
+  bool simulated() const override { return executor_->simulated(); }
+  const char* name() const override { return executor_->name(); }
+
+ private:
+  Event heard(Event event) {
+    if (const auto* outcome = std::get_if<Outcome>(&event); outcome != nullptr && outcome->model != kTarget)
+      for (const Drafted& drafted : outcome->drafted) {
+        if (drafted.depth > 0) continue;
+        auto& said = said_[asked_.at({outcome->batch, drafted.row})];
+        said.clear();
+        for (const Candidate& c : drafted.candidates) said.emplace_back(c.token, c.probability);
+      }
+    return event;
+  }
+
+  std::unique_ptr<Executor> executor_;
+  Said& said_;
+  std::map<Cell, std::vector<Token>> paths_;
+  std::map<std::pair<BatchId, uint16_t>, std::vector<Token>> asked_;
+};
+
+std::unique_ptr<Engine> listened_to(const HeadFile& head, Listener::Said& said) {
+  const PipelineSpec setup{.cuts = {3}, .head = &head, .n_cells = 1000};
+  EngineOptions options{.context = setup.context, .n_cells = setup.n_cells, .cuts = {{0, 3}, {3, 6}}};
+  options.drafts.push_back({"head", setup.n_cells, 1, head.parameters()});
+  return std::make_unique<Engine>(target().tokenizer, std::make_unique<Listener>(make_executor(target(), setup), said),
+                                  std::move(options));
+}
+
+// Wherever the second prompt leaves the first conversation: what is guessed after it is what a fresh request guesses.
+TEST(Head, InASecondTurnGuessesAsInAFreshRequest) {
+  for (const auto& [kind, method] : std::vector<std::pair<const char*, const char*>>{
+           {"eagle3", "eagle3"}, {"p-eagle", "p-eagle"}, {"exit", "ppsd"}, {"spd", "spd"}}) {
+    const HeadFile head = written(tiny_head(target().model, {.kind = kind, .cuts = {0, 3, 6}}));
+    for (const size_t shared : {size_t{0}, size_t{1}, size_t{3}, size_t{5}, size_t{9}, size_t{17}}) {
+      Listener::Said in_turn, fresh;
+      const auto engine = listened_to(head, in_turn);
+      const RequestSpec first{.prompt = {60, 61, 62, 60, 61}, .max_tokens = 16, .method = method, .ignore_end = true};
+      const RequestId id = submit(*engine, first);
+      finish(*engine);
+      const auto& tokens = engine->request(id).tokens;
+      RequestSpec second = first;
+      second.prompt.assign(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(shared));
+      for (const Token token : {75, 76, 77}) second.prompt.push_back(token);
+      second.continues = id;
+      in_turn.clear();
+      const RequestId next = submit(*engine, second);
+      finish(*engine);
+      second.continues.reset();
+      EXPECT_EQ(answer(*engine, next), plain_decoding(target(), second)) << kind;
+      const auto alone = listened_to(head, fresh);
+      submit(*alone, second);
+      finish(*alone);
+      size_t compared = 0;
+      for (const auto& [path, said] : in_turn) {
+        const auto same = fresh.find(path);
+        if (same == fresh.end()) continue;
+        ++compared;
+        EXPECT_EQ(said, same->second) << kind << ", " << shared << " tokens shared, a path of " << path.size();
+      }
+      EXPECT_GT(compared, 10u) << kind;
     }
   }
 }
