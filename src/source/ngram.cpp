@@ -17,12 +17,11 @@ class Interpolation {
  public:
   Interpolation() { estimates_.reserve(2 * NgramSource::kWidest); }
 
-  // C, and the continuations, of which the first kWidest count.
-  void add(uint32_t total, std::span<const KnownText::Continuation> continuations) {
+  // C, d, and the continuations, of which the first kWidest count.
+  void add(uint32_t total, size_t distinct, std::span<const KnownText::Continuation> continuations) {
     if (continuations.empty()) return;
-    const size_t distinct = continuations.size();
     const double share = mass_ / (total + NgramSource::kEscape * static_cast<double>(distinct));
-    for (const auto& [token, count] : continuations.first(std::min(distinct, NgramSource::kWidest))) {
+    for (const auto& [token, count] : continuations.first(std::min(continuations.size(), NgramSource::kWidest))) {
       if (Estimate* known = find(token))
         known->probability += share * count;
       else
@@ -134,12 +133,12 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
   for (size_t n = std::max(matched, known.size()) + 1; n-- > 0;) {
     if (n <= matched) {
       const Context& context = contexts_[matches[std::min(n, matches.size() - 1)]];
-      all.add(context.total, context.continuations);
+      all.add(context.total, context.distinct(), context.likeliest);
     }
     if (n > 0 && n <= known.size()) {
       uint32_t total = 0;
       for (const Continuation& c : known[n - 1]) total += c.count;
-      all.add(total, known[n - 1]);
+      all.add(total, known[n - 1].size(), known[n - 1]);
     }
   }
   return all.best(static_cast<size_t>(max_children));
@@ -166,16 +165,35 @@ void NgramSource::count(uint32_t at) {
   }
 }
 
-// Puts the token at the head of those with its new count, which keeps the order without a clock.
+// Puts the token at the head of those with its new count, which keeps the order without a clock. Since counts only
+// grow, one that has fallen behind the likeliest comes back when it is counted again, or never.
 void NgramSource::Context::add(Token token) {
   ++total;
-  auto entry = std::find_if(continuations.begin(), continuations.end(),
-                            [token](const Continuation& c) { return c.token == token; });
-  if (entry == continuations.end()) entry = continuations.insert(entry, {token, 0});
-  const uint32_t count = ++entry->count;
-  const auto head =
-      std::partition_point(continuations.begin(), entry, [count](const Continuation& c) { return c.count > count; });
-  std::rotate(head, entry, entry + 1);
+  const Continuation counted{token, take_out(token) + 1};
+  const auto at = std::partition_point(likeliest.begin(), likeliest.end(),
+                                       [&](const Continuation& c) { return c.count > counted.count; });
+  likeliest.insert(at, counted);
+  if (likeliest.size() <= kWidest) return;
+  if (!others) others = std::make_unique<std::unordered_map<Token, uint32_t>>();
+  others->emplace(likeliest.back().token, likeliest.back().count);
+  likeliest.pop_back();
+}
+
+// Its count so far.
+uint32_t NgramSource::Context::take_out(Token token) {
+  const auto entry =
+      std::find_if(likeliest.begin(), likeliest.end(), [token](const Continuation& c) { return c.token == token; });
+  uint32_t count = 0;
+  if (entry != likeliest.end()) {
+    count = entry->count;
+    likeliest.erase(entry);
+  } else if (others) {
+    const auto other = others->find(token);
+    if (other == others->end()) return 0;
+    count = other->second;
+    others->erase(other);
+  }
+  return count;
 }
 
 // Where the key is, or the free place where it belongs.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -28,7 +29,8 @@ namespace sluice {
 // A corpus is a text that was there before: its contexts count like the text's own, after them at the same length.
 //
 // Costs: a table look-up for each token of the longest context that occurred twice, then one comparison with the text,
-// whatever its length; observe() at most longest_context + 1 look-ups a token; in a corpus a binary search a length.
+// whatever its length; observe() at most longest_context + 1 look-ups a token, however many continuations a context
+// has; in a corpus a binary search a length.
 class NgramSource final : public Source {
  public:
   static constexpr size_t kWidest = 32;
@@ -46,10 +48,13 @@ class NgramSource final : public Source {
  private:
   using Continuation = KnownText::Continuation;
   struct Context {
-    uint32_t total = 0;                       // C
-    std::vector<Continuation> continuations;  // d of them, by count, then the most recent first
-    uint32_t only = 0;                        // total == 1: where in the text its continuation is
+    uint32_t total = 0;                   // C
+    uint32_t only = 0;                    // total == 1: where in the text its continuation is
+    std::vector<Continuation> likeliest;  // kWidest of the d at most, by count, then the most recent first
+    std::unique_ptr<std::unordered_map<Token, uint32_t>> others;  // the counts of the rest, if there is one
+    size_t distinct() const { return likeliest.size() + (others ? others->size() : 0); }  // d
     void add(Token token);
+    uint32_t take_out(Token token);
   };
 
   // Contexts form a tree that is walked backwards through the text: from the empty context, number 0, to the one that

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -199,6 +201,39 @@ TEST(NgramSource, TruncateForgetsTheRest) {
       cut.observe(Tokens{1, 2, 3, 1, 2});  // and goes on from there
       fresh.observe(Tokens{1, 2, 3, 1, 2});
     }
+  }
+}
+
+double seconds_to_observe(int32_t distinct) {
+  Tokens text(static_cast<size_t>(distinct));
+  std::iota(text.begin(), text.end(), 0);
+  std::shuffle(text.begin(), text.end(), std::mt19937(3));
+  double best = 1e9;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    NgramSource source;
+    const auto begin = std::chrono::steady_clock::now();
+    source.observe(text);
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return best;
+}
+
+TEST(NgramSource, ATextOfDistinctTokensTakesLittleMoreThanItsLength) {
+  const double once = seconds_to_observe(16'384), eightfold = seconds_to_observe(8 * 16'384);
+  EXPECT_LT(eightfold, 24 * once) << once << " s";  // 64 times if every token looked at all before it
+}
+
+TEST(NgramSource, EstimatesAsTheReferenceWhateverTheNumberOfContinuations) {
+  std::mt19937 random(9);
+  Tokens text;
+  for (int i = 0; i < 1500; ++i)  // the empty context gets hundreds of continuations, some more often than others
+    text.push_back(static_cast<Token>(std::min(random() % 600, random() % 600)));
+  NgramSource source(2);
+  for (size_t i = 0; i < text.size(); ++i) {
+    source.observe(std::span(text).subspan(i, 1));
+    if (i % 97 != 0 && i + 1 < text.size()) continue;
+    const Tokens seen(text.begin(), text.begin() + static_cast<ptrdiff_t>(i) + 1);
+    expect_equal(source.expand({}, 64), reference(seen, {}, 2, 64));
   }
 }
 
