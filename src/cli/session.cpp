@@ -285,7 +285,8 @@ int64_t Session::bytes_of_cell() const {
     bytes += sluice::bytes_of_cell(draft.hparams(), options_.kv_type()) + kBookkeeping;
   int64_t dearest_head = 0;  // an engine loads one at most
   for (const HeadFile& head : heads_)
-    dearest_head = std::max(dearest_head, sluice::bytes_of_cell(head.parameters().hparams, KvType::kF32) + kBookkeeping);
+    dearest_head =
+        std::max(dearest_head, sluice::bytes_of_cell(head.parameters().hparams, KvType::kF32) + kBookkeeping);
   bytes += dearest_head;
   return bytes;
 }

@@ -86,8 +86,8 @@ class Session {
   std::unique_ptr<ModelFile> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<ModelFile> drafts_;
-  std::vector<HeadFile> heads_;              // one of a kind, those of --head first
-  std::vector<std::string> compared_;        // methods of a bench
+  std::vector<HeadFile> heads_;        // one of a kind, those of --head first
+  std::vector<std::string> compared_;  // methods of a bench
   std::unique_ptr<FileWatch> files_;
   std::shared_ptr<Memo> memo_;               // if lazy
   std::shared_ptr<const KnownText> corpus_;  // if --ngram-corpus

@@ -36,7 +36,7 @@ struct EngineOptions {
   std::vector<LayerRange> cuts;   // for the trace
   std::optional<CostModel> cost;  // of the simulated or paced clock
   bool trace = false;
-  int64_t first_batch = 0;  // its number
+  int64_t first_batch = 0;          // its number
   Choose choose = choose_by_noise;  // how rule `reject` draws guesses
 };
 
