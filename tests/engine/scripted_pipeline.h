@@ -2,6 +2,7 @@
 // happen under rule `reject`.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -144,7 +145,7 @@ class ScriptedPipeline final : public Executor {
   }
   Event take() {
     Event event = std::move(events_.front());
-    events_.erase(events_.begin());
+    events_.pop_front();
     return event;
   }
 
@@ -205,7 +206,7 @@ class ScriptedPipeline final : public Executor {
   std::set<std::tuple<ModelId, BatchId, uint16_t>> cancelled_;
   std::vector<Cancel::LateDraws> late_;
   std::map<std::tuple<double, Order, uint64_t>, std::function<void()>> agenda_;
-  std::vector<Event> events_;
+  std::deque<Event> events_;
   double now_ = 0.0;
   uint64_t n_planned_ = 0;
 };
