@@ -58,6 +58,7 @@ class StageRunner::Impl {
   void logits(int64_t n, const float* hidden, float* logits);
   int32_t d_model() const { return h_.d_model; }
   int32_t n_logits() const { return n_logits_; }
+  Spread spread();
 
  private:
   Impl(const ModelFile& model, const StageOptions& options, StageWeights weights);
@@ -456,6 +457,19 @@ void StageRunner::run(std::span<const Row> rows, std::span<float> hidden) {
 }
 
 std::span<const float> StageRunner::tap(size_t i) const { return impl_->tap(i); }
+
+Spread StageRunner::Impl::spread() {
+  return {static_cast<size_t>(team_.size()), [this](size_t n, const Spread::Part& part) {
+            Pieces pieces;
+            team_.run([&](int thread) {
+              const auto next = [&] { return pieces.take(static_cast<int64_t>(n), 1, static_cast<int64_t>(n)); };
+              for (Part piece = next(); !piece.empty(); piece = next())
+                part(static_cast<size_t>(piece.begin), static_cast<size_t>(thread));
+            });
+          }};
+}
+
+Spread StageRunner::spread() { return impl_->spread(); }
 
 void StageRunner::logits(std::span<const float> hidden, std::span<float> logits) {
   const auto n = hidden.size() / static_cast<size_t>(impl_->d_model());

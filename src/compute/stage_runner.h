@@ -9,6 +9,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "base/spread.h"
 #include "base/wire.h"
 #include "model/model_file.h"
 
@@ -58,6 +59,9 @@ class StageRunner {
   // The output head on some hidden states. hidden: [n, d_model]; logits: [n, n_logits], those of the options or
   // the model's.
   void logits(std::span<const float> hidden, std::span<float> logits);
+
+  // Its threads, for other work between two calls. Valid as long as the runner.
+  Spread spread();
 
  private:
   class Impl;

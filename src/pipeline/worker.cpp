@@ -27,6 +27,13 @@ std::vector<size_t> foreseen(std::span<const Row> rows, std::vector<size_t> foun
   return found;
 }
 
+// What was drawn for a row, or entered below it; none if nothing was said. The last that was said says all.
+const Draws* draws_of(const Batch& batch, size_t i) {
+  const auto said = std::find_if(batch.draws.rbegin(), batch.draws.rend(),
+                                 [&](const Draws& draws) { return draws.row == batch.rows[i].index; });
+  return said == batch.draws.rend() ? nullptr : &*said;
+}
+
 }  // namespace
 
 Worker::Worker(Options options, StageRunner runner) : options_(std::move(options)), runner_(std::move(runner)) {}
@@ -143,8 +150,15 @@ void Worker::verify(const Batch& batch, Done& done) {
   for (;;) {
     const std::vector<size_t> alive = verifier_.alive(batch.rows);
     if (alive.empty()) return;
-    if (!lazy()) know(batch, alive, known);
-    for (const size_t i : alive) done.outcome.accepted.push_back(accept(batch, i, known));
+    auto& accepted = done.outcome.accepted;
+    if (lazy()) {
+      for (const size_t i : alive) accepted.push_back(accept_lazily(batch, i));
+    } else {
+      know(batch, alive, known);
+      std::vector<Verifier::Alive> rows;
+      for (const size_t i : alive) rows.push_back({batch.rows[i], logits_of(i, known), draws_of(batch, i)});
+      for (Accepted& one : verifier_.accept(rows, runner_->spread())) accepted.push_back(std::move(one));
+    }
     done.head_rows += static_cast<int32_t>(alive.size());
   }
 }
@@ -167,24 +181,22 @@ void Worker::know(const Batch& batch, std::span<const size_t> alive, std::vector
   runner_->logits(hidden, std::span(logits_).subspan(before));
 }
 
-// The target's own token after an alive row.
-Accepted Worker::accept(const Batch& batch, size_t i, std::span<const size_t> known) {
-  const Row& row = batch.rows[i];
-  // The last that was said of a row says all.
-  const auto said = std::find_if(batch.draws.rbegin(), batch.draws.rend(),
-                                 [&](const Draws& draws) { return draws.row == row.index; });
-  const Draws* const children = said == batch.draws.rend() ? nullptr : &*said;
+std::span<const float> Worker::logits_of(size_t i, std::span<const size_t> known) const {
+  const auto place = static_cast<size_t>(std::find(known.begin(), known.end(), i) - known.begin());
   const size_t v = static_cast<size_t>(options_.n_vocab);
-  if (!lazy()) {
-    const auto place = static_cast<size_t>(std::find(known.begin(), known.end(), i) - known.begin());
-    return verifier_.accept(row, std::span(logits_).subspan(place * v, v), children);
-  }
+  return std::span(logits_).subspan(place * v, v);
+}
+
+// The verdict on an alive row, from the memo if the target's own token after it is there.
+Accepted Worker::accept_lazily(const Batch& batch, size_t i) {
+  const Row& row = batch.rows[i];
+  const Draws* const draws = draws_of(batch, i);
   const PathKey key = lazy_->key(row).with(verifier_.sampling(row.sequence));
-  if (const Draw* draw = children == nullptr ? memo_->find_draw(key) : nullptr) return verifier_.accept(row, *draw);
-  logits_.resize(v);
+  if (const Draw* draw = draws == nullptr ? memo_->find_draw(key) : nullptr) return verifier_.accept(row, *draw);
+  logits_.resize(static_cast<size_t>(options_.n_vocab));
   lazy_->logits({&row, 1}, logits_);
-  Accepted accepted = verifier_.accept(row, logits_, children);
-  if (children == nullptr) memo_->keep(key, Draw{accepted.next, accepted.logprob});
+  Accepted accepted = verifier_.accept(row, logits_, draws);
+  if (draws == nullptr) memo_->keep(key, Draw{accepted.next, accepted.logprob});
   return accepted;
 }
 

@@ -61,7 +61,8 @@ class Worker {
   void drop_dead(Batch& batch);
   void verify(const Batch& batch, Done& done);
   void know(const Batch& batch, std::span<const size_t> alive, std::vector<size_t>& known);
-  Accepted accept(const Batch& batch, size_t i, std::span<const size_t> known);
+  Accepted accept_lazily(const Batch& batch, size_t i);
+  std::span<const float> logits_of(size_t i, std::span<const size_t> known) const;
   Taps tapped(const Batch& batch) const;
   void guess(const Batch& batch, Done& done);
   void guess_by_head(const Batch& batch, Done& done);

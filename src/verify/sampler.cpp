@@ -1,9 +1,11 @@
 #include "verify/sampler.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <mutex>
 #include <numeric>
 #include <string>
 
@@ -85,10 +87,17 @@ Status check(const SamplingParams& params, int32_t n_vocab) {
   return {};
 }
 
+// The vocabulary in parts that are whole multiples of what the loops over it look at together.
+template <class Body>
+void Sampler::in_parts(size_t n, Body body) const {
+  constexpr size_t kPart = 8192;
+  if (spread_.threads() == 1 || n <= kPart) return body(0, n);
+  spread_.each((n + kPart - 1) / kPart, [&](size_t i, size_t) { body(i * kPart, std::min(n, (i + 1) * kPart)); });
+}
+
 Draw Sampler::draw(const SamplingParams& params, std::span<const float> logits, std::span<const Token> history,
                    int32_t position) {
   load(logits);
-  const double normaliser = log_sum_exp(logits_);
   adjust(params, history);
   Token token = likeliest();
   if (params.temperature > 0.0f && best_ != kNegativeInfinity) {
@@ -96,25 +105,47 @@ Draw Sampler::draw(const SamplingParams& params, std::span<const float> logits, 
     filter(params);
     token = gumbel_max(params, position);
   }
+  return {token, logprob(logits, token)};
+}
+
+float Sampler::logprob(std::span<const float> logits, Token token) const {
   const float raw = usable(logits[token]);
-  return {token, raw == kNegativeInfinity ? 0.0f : static_cast<float>(raw - normaliser)};
+  return raw == kNegativeInfinity ? 0.0f : static_cast<float>(raw - normaliser_);
+}
+
+std::span<const double> Sampler::probabilities(const SamplingParams& params, std::span<const float> logits,
+                                               std::span<const Token> history) {
+  load(logits);
+  adjust(params, history);
+  probabilities_.resize(logits_.size());
+  if (params.temperature == 0.0f || best_ == kNegativeInfinity) {
+    std::fill(probabilities_.begin(), probabilities_.end(), 0.0);
+    probabilities_[likeliest()] = 1.0;
+    return probabilities_;
+  }
+  weigh(params.temperature);
+  filter(params);
+  if (filtered_) {
+    const double sum = sum_in_lanes(survivors_.size(), [&](size_t i) { return weights_[survivors_[i]]; });
+    std::fill(probabilities_.begin(), probabilities_.end(), 0.0);
+    for (const Token token : survivors_) probabilities_[token] = weights_[token] / sum;
+  } else {
+    const double sum = sum_in_lanes(weights_.size(), [&](size_t i) { return weights_[i]; });
+    in_parts(weights_.size(), [&](size_t first, size_t last) {
+      for (size_t i = first; i < last; ++i) probabilities_[i] = weights_[i] / sum;
+    });
+  }
+  return probabilities_;
 }
 
 TargetDistribution Sampler::distribution(const SamplingParams& params, std::span<const float> logits,
                                          std::span<const Token> history) {
-  load(logits);
-  adjust(params, history);
-  if (params.temperature == 0.0f || best_ == kNegativeInfinity) return {{{likeliest(), 1.0}}};
-  weigh(params.temperature);
-  filter(params);
-  if (!filtered_) {
-    select(weights_.size());
-    while (weights_[survivors_.back()] == 0.0f) survivors_.pop_back();
-  }
-  const double sum = sum_in_lanes(survivors_.size(), [&](size_t i) { return weights_[survivors_[i]]; });
+  const auto p = probabilities(params, logits, history);
   TargetDistribution result;
-  result.entries.reserve(survivors_.size());
-  for (const Token token : survivors_) result.entries.push_back({token, weights_[token] / sum});
+  for (size_t i = 0; i < p.size(); ++i)
+    if (p[i] > 0.0) result.entries.push_back({static_cast<Token>(i), p[i]});
+  std::sort(result.entries.begin(), result.entries.end(),
+            [this](const auto& a, const auto& b) { return likelier(a.token, b.token); });
   return result;
 }
 
@@ -130,7 +161,34 @@ std::span<const float> Sampler::weights(const SamplingParams& params, std::span<
 void Sampler::load(std::span<const float> logits) {
   SLUICE_CHECK(!logits.empty(), "a row of logits has the size of the vocabulary");
   logits_.resize(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) logits_[i] = usable(logits[i]);
+  in_parts(logits.size(), [&](size_t first, size_t last) {
+    for (size_t i = first; i < last; ++i) logits_[i] = usable(logits[i]);
+  });
+  best_ = maximum_of_all();
+  normaliser_ = normaliser();
+}
+
+float Sampler::maximum_of_all() {
+  if (spread_.threads() == 1) return maximum(logits_);
+  std::atomic<float> best = kNegativeInfinity;
+  in_parts(logits_.size(), [&](size_t first, size_t last) {
+    const float mine = maximum(std::span(logits_).subspan(first, last - first));
+    float known = best.load();
+    while (mine > known && !best.compare_exchange_weak(known, mine)) {
+    }
+  });
+  return best;
+}
+
+// log_sum_exp(logits_), with the exponentials computed by all threads and added by one.
+double Sampler::normaliser() {
+  if (spread_.threads() == 1) return log_sum_exp(logits_);
+  if (best_ == kNegativeInfinity) return 0.0;
+  terms_.resize(logits_.size());
+  in_parts(terms_.size(), [&](size_t first, size_t last) {
+    for (size_t i = first; i < last; ++i) terms_[i] = exp_f32(logits_[i] - best_);
+  });
+  return best_ + log_f64(sum_in_lanes(terms_.size(), [&](size_t i) { return terms_[i]; }));
 }
 
 // What changes the logits of single tokens.
@@ -149,7 +207,7 @@ void Sampler::adjust(const SamplingParams& params, std::span<const Token> histor
     }
   }
   for (const auto& [token, bias] : params.logit_bias) logit(token) = usable(logit(token) + bias);
-  best_ = maximum(logits_);
+  if (params.repeat_penalty != 1.0f || !params.logit_bias.empty()) best_ = maximum_of_all();
 }
 
 Token Sampler::likeliest() const {
@@ -159,8 +217,10 @@ Token Sampler::likeliest() const {
 void Sampler::weigh(float temperature) {
   weights_.resize(logits_.size());
   const double inverse = 1.0 / temperature;
-  for (size_t i = 0; i < logits_.size(); ++i)
-    weights_[i] = exp_f32(static_cast<float>((static_cast<double>(logits_[i]) - best_) * inverse));
+  in_parts(logits_.size(), [&](size_t first, size_t last) {
+    for (size_t i = first; i < last; ++i)
+      weights_[i] = exp_f32(static_cast<float>((static_cast<double>(logits_[i]) - best_) * inverse));
+  });
 }
 
 bool Sampler::likelier(Token a, Token b) const {
@@ -231,21 +291,36 @@ void Sampler::filter(const SamplingParams& params) {
 // 1 - u <= exp(s - V): its weight times exp(best - V). Nearly all tokens fail that test, or have a weight below any 1 -
 // u, and cost no logarithm.
 Token Sampler::gumbel_max(const SamplingParams& params, int32_t position) const {
+  const Token start = likeliest();
+  if (filtered_ || spread_.threads() == 1) return best_between(params, position, start, 0, weights_.size()).token;
+  std::mutex mutex;
+  Contender best;
+  in_parts(weights_.size(), [&](size_t first, size_t last) {
+    const Contender one = best_between(params, position, start, first, last);
+    const std::lock_guard lock(mutex);
+    const bool better = one.score > best.score || (one.score == best.score && one.token < best.token);
+    if (best.token == kNoToken || better) best = one;
+  });
+  return best.token;
+}
+
+// The winner among `start` and the tokens from `first` on, before `last`; or all that the filters leave.
+Sampler::Contender Sampler::best_between(const SamplingParams& params, int32_t position, Token start, size_t first,
+                                         size_t last) const {
   const DrawSite site{params.seed, params.choice, static_cast<uint32_t>(position), Purpose::kSample};
   const double temperature = params.temperature;
   const auto score = [&](Token token) { return static_cast<double>(logits_[token]) / temperature; };
   const double best_score = static_cast<double>(best_) / temperature;
 
-  Token winner = likeliest();
-  double winning = score(winner) + gumbel(site, winner);
-  double limit = kSlack * exp_f64(best_score - winning);
+  Contender winner{.token = start};
+  winner.score = score(winner.token) + gumbel(site, winner.token);
+  double limit = kSlack * exp_f64(best_score - winner.score);
   const auto contend = [&](Token token, double complement) {
     if (complement > weights_[token] * limit) return;
     const double total = score(token) + gumbel(site, token);
-    if (total > winning || (total == winning && token < winner)) {
-      winner = token;
-      winning = total;
-      limit = kSlack * exp_f64(best_score - winning);
+    if (total > winner.score || (total == winner.score && token < winner.token)) {
+      winner = {token, total};
+      limit = kSlack * exp_f64(best_score - winner.score);
     }
   };
 
@@ -255,12 +330,12 @@ Token Sampler::gumbel_max(const SamplingParams& params, int32_t position) const 
       if (weights_[token] * limit >= kSmallest) contend(token, 1.0 - uniform(site, token));
     return winner;
   }
-  for (size_t first = 0; first < weights_.size(); first += 4) {
-    const size_t last = std::min(first + 4, weights_.size());
-    const float heaviest = *std::max_element(&weights_[first], &weights_[first] + (last - first));
+  for (; first < last; first += 4) {
+    const size_t end = std::min(first + 4, last);
+    const float heaviest = *std::max_element(&weights_[first], &weights_[first] + (end - first));
     if (heaviest * limit < kSmallest) continue;
     const auto noise = uniform4(site, static_cast<uint32_t>(first / 4));
-    for (size_t i = first; i < last; ++i) contend(static_cast<Token>(i), 1.0 - noise[i - first]);
+    for (size_t i = first; i < end; ++i) contend(static_cast<Token>(i), 1.0 - noise[i - first]);
   }
   return winner;
 }

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "base/spread.h"
 #include "base/wire.h"
 
 namespace sluice {
@@ -45,16 +47,23 @@ struct TargetDistribution {
 // Logits need not be finite: NaN counts as -inf, +inf as the largest float. When every logit is -inf, token 0 is
 // certain, with logprob 0.
 //
-// Thread safety: none; a sampler keeps scratch memory and nothing else.
+// Thread safety: none; a sampler keeps scratch memory and nothing else. With the threads of a `spread` it goes through
+// the vocabulary in parts; what comes of it is the same, to the last bit, for any number of them.
 class Sampler {
  public:
+  void spread(Spread spread) { spread_ = std::move(spread); }
+
   // logits: [n_vocab] f32. history: the tokens of the path up to and including the row's own. position: of the drawn
   // token. REQUIRES: check(params, n_vocab); n_vocab > 0; tokens of the history within the vocabulary.
   Draw draw(const SamplingParams& params, std::span<const float> logits, std::span<const Token> history,
             int32_t position);
 
-  // The distribution that draw() draws from. Sorts what survives: for tests and verification rules, not for every
-  // token.
+  // The distribution that draw() draws from, by token: [n_vocab], 0 for what cannot be drawn. Valid until the next
+  // call.
+  std::span<const double> probabilities(const SamplingParams& params, std::span<const float> logits,
+                                        std::span<const Token> history);
+
+  // The same, likeliest first. Sorts what survives: for tests.
   TargetDistribution distribution(const SamplingParams& params, std::span<const float> logits,
                                   std::span<const Token> history);
 
@@ -63,8 +72,19 @@ class Sampler {
   std::span<const float> weights(const SamplingParams& params, std::span<const float> logits,
                                  std::span<const Token> history);
 
+  // Draw::logprob of a token. REQUIRES: the last call was about these logits.
+  float logprob(std::span<const float> logits, Token token) const;
+
  private:
+  struct Contender {
+    Token token = kNoToken;
+    double score = 0.0;  // noise included
+  };
+  template <class Body>
+  void in_parts(size_t n, Body body) const;
   void load(std::span<const float> logits);
+  double normaliser();
+  float maximum_of_all();
   void adjust(const SamplingParams& params, std::span<const Token> history);
   Token likeliest() const;
   void weigh(float temperature);
@@ -72,13 +92,18 @@ class Sampler {
   void filter(const SamplingParams& params);
   bool likelier(Token a, Token b) const;
   Token gumbel_max(const SamplingParams& params, int32_t position) const;
+  Contender best_between(const SamplingParams& params, int32_t position, Token start, size_t first, size_t last) const;
 
+  Spread spread_;
   std::vector<float> logits_;                 // [n_vocab] after penalty and bias; none is NaN or +inf
   float best_ = 0.0f;                         // the largest of them; -inf when nothing can be drawn
   std::vector<float> weights_;                // [n_vocab] exp((logits_ - best_) / T): the likeliest token has 1
   std::vector<Token> survivors_;              // by likelihood, when a filter is on
   bool filtered_ = false;                     // whether only survivors_ may be drawn
   std::vector<float> block_maxima_, ranked_;  // scratch of select()
+  std::vector<float> terms_;                  // scratch of normaliser()
+  std::vector<double> probabilities_;         // [n_vocab] of probabilities()
+  double normaliser_ = 0.0;  // log of the sum of the exponentials of the logits before penalty and bias
   std::vector<bool> seen_;                    // scratch of adjust(): the tokens that the history holds
 };
 

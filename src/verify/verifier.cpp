@@ -64,31 +64,46 @@ std::vector<size_t> Verifier::alive(std::span<const Row> rows) const {
   return indices;
 }
 
-std::optional<Token> Verifier::lossy_choice(const Path& path, std::span<const float> logits, const Draws* children) {
-  if (!is_lossy(path.sampling.rule) || children == nullptr) return std::nullopt;
-  return choose_child(sampler_.weights(path.sampling, logits, path.tokens), *children, path.sampling);
+// The token after the path, which ends with the row.
+Draw Verifier::draw(const Path& path, const Alive& alive, Sampler& sampler, std::vector<SaguaroOdds>& odds) const {
+  const auto& [row, logits, draws] = alive;
+  const Rule rule = draws == nullptr ? Rule::kMatch : path.sampling.rule;
+  if (rule == Rule::kReject) {
+    const auto p = sampler.probabilities(path.sampling, logits, path.tokens);
+    const Token token = draw_by_rejection(p, *draws, path.sampling, row.position + 1, choose_);
+    if (draws->saguaro.odds) odds = saguaro_odds(p, *draws);
+    return {token, sampler.logprob(logits, token)};
+  }
+  if (is_lossy(rule)) {
+    const auto weights = sampler.weights(path.sampling, logits, path.tokens);
+    if (const auto child = choose_child(weights, *draws, path.sampling))
+      return {*child, sampler.logprob(logits, *child)};
+  }
+  return sampler.draw(path.sampling, logits, path.tokens, row.position + 1);
 }
 
-Accepted Verifier::accept(const Row& row, std::span<const float> logits, const Draws* draws) {
-  Path& path = at(row.sequence);
-  SLUICE_CHECK(path.continued_by(row), "only an alive row is accepted");
-  path.tokens.push_back(row.token);
-  Draw draw;
+Accepted Verifier::accept(const Alive& alive, Sampler& sampler) {
+  Path& path = at(alive.row.sequence);
+  SLUICE_CHECK(path.continued_by(alive.row), "only an alive row is accepted");
+  path.tokens.push_back(alive.row.token);
   std::vector<SaguaroOdds> odds;
-  if (path.sampling.rule == Rule::kReject && draws != nullptr) {
-    const TargetDistribution p = sampler_.distribution(path.sampling, logits, path.tokens);
-    draw.token = draw_by_rejection(p, *draws, path.sampling, row.position + 1, choose_);
-    if (draws->saguaro.odds) odds = saguaro_odds(p, *draws);
-    draw.logprob = static_cast<float>(logits[static_cast<size_t>(draw.token)] - log_sum_exp(logits));
-  } else if (const auto child = lossy_choice(path, logits, draws)) {
-    draw.token = *child;
-    draw.logprob = static_cast<float>(logits[static_cast<size_t>(draw.token)] - log_sum_exp(logits));
-  } else {
-    draw = sampler_.draw(path.sampling, logits, path.tokens, row.position + 1);
-  }
+  const Draw drawn = draw(path, alive, sampler, odds);
   path.tokens.pop_back();
-  Accepted accepted = accept(row, draw);
+  Accepted accepted = accept(alive.row, drawn);
   accepted.odds = std::move(odds);
+  return accepted;
+}
+
+std::vector<Accepted> Verifier::accept(const std::vector<Alive>& alive, const Spread& spread) {
+  std::vector<Accepted> accepted(alive.size());
+  if (alive.size() == 1) {
+    samplers_.front().spread(spread);
+    accepted.front() = accept(alive.front(), samplers_.front());
+    samplers_.front().spread({});
+  } else {
+    samplers_.resize(std::max(samplers_.size(), spread.threads()));
+    spread.each(alive.size(), [&](size_t i, size_t thread) { accepted[i] = accept(alive[i], samplers_[thread]); });
+  }
   return accepted;
 }
 

@@ -54,7 +54,18 @@ class Verifier {
   // Prolongs the path by an alive row and draws the token after it. logits: [n_vocab] of this row. Rule `reject`: from
   // `draws`, the row's drawn children, if there are any. Lossy rules: choosing among them, the row's children.
   // REQUIRES: the row is alive.
-  Accepted accept(const Row& row, std::span<const float> logits, const Draws* draws = nullptr);
+  Accepted accept(const Row& row, std::span<const float> logits, const Draws* draws = nullptr) {
+    return accept({{row, logits, draws}}).front();
+  }
+
+  // The same of alive rows of several sequences, on the threads of `spread`: of rows if there are several, else of the
+  // parts of the vocabulary.
+  struct Alive {
+    Row row;
+    std::span<const float> logits;
+    const Draws* draws = nullptr;
+  };
+  std::vector<Accepted> accept(const std::vector<Alive>& alive, const Spread& spread = {});
 
   // The same with a draw that is known already.
   Accepted accept(const Row& row, const Draw& draw);
@@ -78,13 +89,14 @@ class Verifier {
     void append(const Row& row);
   };
 
-  std::optional<Token> lossy_choice(const Path& path, std::span<const float> logits, const Draws* children);
+  Accepted accept(const Alive& alive, Sampler& sampler);
+  Draw draw(const Path& path, const Alive& alive, Sampler& sampler, std::vector<SaguaroOdds>& odds) const;
   Path& at(SequenceId sequence);
   const Path& at(SequenceId sequence) const;
 
   std::unordered_map<SequenceId, Path> paths_;
-  Sampler sampler_;
   Choose choose_;
+  std::vector<Sampler> samplers_ = std::vector<Sampler>(1);  // by thread
 };
 
 }  // namespace sluice

@@ -61,6 +61,7 @@ struct Play {
   uint32_t requests = 1;     // that share rows and cells; the first one is looked at
   int32_t looked = 2;        // tokens of its answer that are looked at; a head guesses from the second one on
   uint64_t n_tokens = 3;     // that there are
+  int32_t top_k = 0;         // so that draft and target may draw other tokens
 };
 
 HeadParameters head_of(HeadKind kind, int32_t stages) {
@@ -84,7 +85,7 @@ Enumerated enumerate(const Case& c, const Play& play, const Logits& target, cons
   const int32_t looked = play.looked;
   AllChoices choices;
   Enumerated all;
-  SamplingParams sampling{.temperature = 1.0f, .rule = Rule::kReject};
+  SamplingParams sampling{.temperature = 1.0f, .top_k = play.top_k, .rule = Rule::kReject};
   const Choose choose = [&](const DrawSite& site, uint32_t index, std::span<const double> weights) {
     return choices.choose(site, index, weights);
   };
@@ -132,14 +133,15 @@ Enumerated enumerate(const Case& c, const Play& play, const Logits& target, cons
   return all;
 }
 
-std::map<Text, double> exact(const Logits& target, int32_t looked) {
+std::map<Text, double> exact(const Logits& target, int32_t looked, int32_t top_k) {
   std::map<Text, double> all = {{{}, 1.0}};
   for (int32_t i = 0; i < looked; ++i) {
     std::map<Text, double> longer;
     for (const auto& [text, probability] : all) {
       Text whole = kPrompt;
       whole.insert(whole.end(), text.begin(), text.end());
-      for (const auto& entry : Sampler().distribution({.temperature = 1.0f}, target(whole), whole).entries) {
+      for (const auto& entry :
+           Sampler().distribution({.temperature = 1.0f, .top_k = top_k}, target(whole), whole).entries) {
         Text next = text;
         next.push_back(entry.token);
         longer[next] = probability * entry.probability;
@@ -172,7 +174,7 @@ void expect_exact(const Enumerated& all, const std::map<Text, double>& wanted) {
 TEST(RejectIsExact, WhenDrawsWithReplacementAreMoreThanTheChildren) {
   const Case c{"", "specinfer", {.branching = {1, 3}, .replacement = true}};
   const auto p = always({0.40, 0.35, 0.25});
-  expect_exact(enumerate(c, {.stages = 1, .looked = 1}, p, always({0.80, 0.15, 0.05})), exact(p, 1));
+  expect_exact(enumerate(c, {.stages = 1, .looked = 1}, p, always({0.80, 0.15, 0.05})), exact(p, 1, 0));
 }
 
 class RejectIsExact : public ::testing::TestWithParam<Case> {};
@@ -190,6 +192,7 @@ TEST_P(RejectIsExact, ForEveryText) {
       {.stages = 3, .draft_time = 0.25, .row_budget = 2, .texts = 7},
       {.stages = 2, .spare_cells = 1, .texts = 8},
       {.stages = 3, .draft_time = 0.75, .spare_cells = 2, .texts = 9},
+      {.stages = 2, .texts = 13, .top_k = 2},
       {.stages = 2, .spare_cells = 1, .texts = 10, .requests = 2, .looked = 1, .n_tokens = 2},
       {.stages = 2, .row_budget = 1, .texts = 11, .requests = 2, .looked = 1, .n_tokens = 2},
       {.stages = 3, .row_budget = 1, .texts = 12, .requests = 2, .looked = 1, .n_tokens = 2},
@@ -202,7 +205,7 @@ TEST_P(RejectIsExact, ForEveryText) {
     const Logits target = random_logits(2 * play.texts, play.n_tokens),
                  source = random_logits(2 * play.texts + 1, play.n_tokens);
     const Enumerated all = enumerate(c, play, target, source);
-    expect_exact(all, exact(target, play.looked));
+    expect_exact(all, exact(target, play.looked, play.top_k));
     accepted += all.accepted;
     runs += all.runs;
   }

@@ -2,6 +2,7 @@
 // happen under rule `reject`.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <deque>
 #include <map>

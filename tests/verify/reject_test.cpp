@@ -11,7 +11,7 @@ namespace sluice {
 namespace {
 
 const std::vector<Candidate> kQ = {{3, 0.5f}, {1, 0.2f}, {7, 0.15f}, {5, 0.1f}, {2, 0.05f}};
-const TargetDistribution kP = {{{1, 0.3}, {3, 0.25}, {5, 0.2}, {7, 0.1}, {9, 0.15}}};
+const std::vector<double> kP = {0, 0.3, 0, 0.25, 0, 0.2, 0, 0.1, 0, 0.15};  // by token
 
 DrawSite at(int32_t position) { return {.position = static_cast<uint32_t>(position), .purpose = Purpose::kDraft}; }
 
@@ -44,7 +44,7 @@ TEST(SaguaroOdds, AreWhatDrawingAndRejectingComesTo) {
 }
 
 TEST(SaguaroOdds, OfATargetThatAgreesAreCertain) {
-  const TargetDistribution same = {{{3, 0.5}, {1, 0.2}, {7, 0.15}, {5, 0.1}, {2, 0.05}}};
+  const std::vector<double> same = {0, 0.2, 0.05, 0.5, 0, 0.1, 0, 0.15};
   const auto odds = saguaro_odds(same, draw_candidates(kQ, {.c = 1.0, .f = 2}, {}, 1, false));
   EXPECT_NEAR(odds[0].accepted, 1.0, 1e-6);
   EXPECT_NEAR(odds[0].hit, 1.0, 1e-6);

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "base/random.h"
 
@@ -322,6 +324,43 @@ TEST(SamplingParams, OthersNameTheParameterAndItsRange) {
     EXPECT_NE(message({.repeat_penalty = bad}).find("penalty"), std::string::npos);
   for (const Token bad : {-1, 10}) EXPECT_NE(message({.logit_bias = {{bad, 1.0f}}}).find("0 to 9"), std::string::npos);
   EXPECT_NE(message({.logit_bias = {{3, kNaN}}}).find("token 3"), std::string::npos);
+}
+
+// Threads that take the parts in any order.
+Spread threads(size_t n_threads) {
+  return {n_threads, [n_threads](size_t n, const Spread::Part& part) {
+            std::vector<std::jthread> team;
+            for (size_t thread = 0; thread < n_threads; ++thread)
+              team.emplace_back([&part, n, n_threads, thread] {
+                for (size_t i = thread; i < n; i += n_threads) part(n - 1 - i, thread);
+              });
+          }};
+}
+
+TEST(Sampler, GivesTheSameBitsWithAnyNumberOfThreads) {
+  std::vector<float> logits = random_logits(49152, 3, 2.0f);
+  logits[17] = std::numeric_limits<float>::quiet_NaN();
+  logits[40000] = logits[9];
+  const std::vector<Token> history = {1, 9, 40000};
+  const std::vector<SamplingParams> all = {{},
+                                           {.temperature = 1.0f},
+                                           {.temperature = 0.7f, .top_k = 40},
+                                           {.temperature = 1.5f, .top_p = 0.9f},
+                                           {.temperature = 1.0f, .min_p = 0.01f},
+                                           {.temperature = 1.0f, .repeat_penalty = 1.3f, .logit_bias = {{5, 3.0f}}}};
+  for (const size_t n_threads : {2, 3, 5})
+    for (const SamplingParams& params : all)
+      for (int32_t position = 3; position < 9; ++position) {
+        Sampler alone, spread;
+        spread.spread(threads(n_threads));
+        const Draw one = alone.draw(params, logits, history, position);
+        const Draw other = spread.draw(params, logits, history, position);
+        EXPECT_EQ(one.token, other.token);
+        EXPECT_EQ(std::bit_cast<uint32_t>(one.logprob), std::bit_cast<uint32_t>(other.logprob));
+        const auto p = alone.probabilities(params, logits, history),
+                   same = spread.probabilities(params, logits, history);
+        EXPECT_TRUE(std::equal(p.begin(), p.end(), same.begin(), same.end()));
+      }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <random>
+#include <thread>
 
 #include "support/broken.h"
 
@@ -247,6 +248,35 @@ TEST(Verifier, ACoordinatorsMistakesAreNamed) {
   EXPECT_BROKEN(verifier.enter_prompt(prompt(1, 2, 1, 0)), "in position");
   EXPECT_BROKEN(verifier.enter_prompt(prompt(1, 0, 0, -1, kB)), "is open");
   EXPECT_BROKEN(verifier.accept(node(1, 1, 1, 5), logits_after(1)), "alive");
+}
+
+TEST(Verifier, RowsOfSeveralSequencesMayBeAcceptedAtOnce) {
+  const Spread pair(2, [](size_t n, const Spread::Part& part) {
+    std::jthread helper([&] {
+      for (size_t i = 1; i < n; i += 2) part(i, 1);
+    });
+    for (size_t i = 0; i < n; i += 2) part(i, 0);
+  });
+  Verifier one_by_one, at_once;
+  std::vector<Verifier::Alive> alive;
+  std::vector<std::vector<float>> logits(9, std::vector<float>(kVocabulary));
+  const Draws draws{.q = {{4, 0.5f}, {7, 0.5f}}, .tokens = {7}};
+  for (int32_t s = 0; s < 9; ++s) {
+    const PathUpdate open =
+        Open{SequenceId(s), {.temperature = 1.0f, .seed = 5, .rule = s % 2 == 0 ? Rule::kReject : Rule::kMatch}};
+    one_by_one.apply(open);
+    at_once.apply(open);
+    for (size_t i = 0; i < kVocabulary; ++i) logits[s][i] = static_cast<float>((7 * i + 3 * s) % 11) / 3.0f;
+    alive.push_back({node(s, 0, s, -1, SequenceId(s)), logits[s], s % 2 == 0 ? &draws : nullptr});
+  }
+  const auto accepted = at_once.accept(alive, pair);
+  ASSERT_EQ(accepted.size(), alive.size());
+  for (size_t i = 0; i < alive.size(); ++i) {
+    const Accepted one = one_by_one.accept(alive[i].row, alive[i].logits, alive[i].draws);
+    EXPECT_EQ(accepted[i].next, one.next);
+    EXPECT_EQ(accepted[i].logprob, one.logprob);
+    EXPECT_EQ(accepted[i].sequence, one.sequence);
+  }
 }
 
 }  // namespace
