@@ -14,7 +14,12 @@ CellPool::CellPool(int32_t size)
 Cell CellPool::take(SequenceId sequence) {
   SLUICE_CHECK(available_ > 0, "a cell is left");
   std::vector<Cell>& free = own_[sequence];
-  if (free.empty()) take_block(free);
+  if (free.empty()) {
+    take_block(free);
+    if (free.size() > 1) holders_.insert(sequence);
+  } else if (free.size() == 1) {
+    holders_.erase(sequence);
+  }
   const Cell cell = free.back();
   free.pop_back();
   --available_;
@@ -22,7 +27,9 @@ Cell CellPool::take(SequenceId sequence) {
 }
 
 void CellPool::give_back(SequenceId sequence, Cell cell) {
-  own_[sequence].push_back(cell);
+  std::vector<Cell>& free = own_[sequence];
+  if (free.empty()) holders_.insert(sequence);
+  free.push_back(cell);
   ++available_;
 }
 
@@ -31,14 +38,17 @@ void CellPool::close(SequenceId sequence) {
   if (own == own_.end()) return;
   for (const Cell cell : own->second) share(cell);
   own_.erase(own);
+  holders_.erase(sequence);
 }
 
 void CellPool::share(Cell cell) {
   const int32_t block = cell.value / kBlock;
   std::vector<Cell>& loose = loose_[static_cast<size_t>(block)];
+  if (loose.empty()) scattered_.insert(block);
   loose.push_back(cell);
   if (static_cast<int32_t>(loose.size()) < std::min(kBlock, size_ - block * kBlock)) return;
   loose.clear();
+  scattered_.erase(block);
   whole_.push_back(block);
 }
 
@@ -49,17 +59,17 @@ void CellPool::take_block(std::vector<Cell>& free) {
     for (int32_t cell = std::min(first + kBlock, size_); cell-- > first;) free.emplace_back(cell);
     return;
   }
-  for (auto& loose : loose_) {
-    if (loose.empty()) continue;
-    free.swap(loose);
-    return;
-  }
-  for (auto& [sequence, others] : own_) {
-    if (others.empty()) continue;
-    free.push_back(others.back());
-    others.pop_back();
-    return;
-  }
+  if (scattered_.empty()) return take_from_others(free);
+  free.swap(loose_[static_cast<size_t>(*scattered_.begin())]);
+  scattered_.erase(scattered_.begin());
+}
+
+void CellPool::take_from_others(std::vector<Cell>& free) {
+  const auto holder = holders_.begin();
+  std::vector<Cell>& others = own_.find(*holder)->second;
+  free.push_back(others.back());
+  others.pop_back();
+  if (others.empty()) holders_.erase(holder);
 }
 
 }  // namespace sluice

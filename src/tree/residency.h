@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -15,7 +16,7 @@ namespace sluice {
 //
 // Memory is read in lines and pages, so the cells of a sequence should lie side by side: a sequence is given a block of
 // them at a time, and what it gives back stays its own until it ends. Only when no whole block is left are single ones
-// taken from where they are.
+// taken from where they are. Each of the calls takes the time of a look-up among sequences and blocks.
 class CellPool {
  public:
   static constexpr int32_t kBlock = 32;
@@ -31,12 +32,15 @@ class CellPool {
  private:
   void share(Cell cell);
   void take_block(std::vector<Cell>& free);
+  void take_from_others(std::vector<Cell>& free);
 
   int32_t size_;
   size_t available_;
   std::vector<int32_t> whole_;                   // blocks of which every cell is free and nobody's
   std::vector<std::vector<Cell>> loose_;         // by block: those cells of others that are
+  std::set<int32_t> scattered_;                  // the blocks of which some cells are loose
   std::map<SequenceId, std::vector<Cell>> own_;  // what is free to one sequence
+  std::set<SequenceId> holders_;                 // the sequences to which something is
 };
 
 // A node that isn't here waits: it has not entered the model.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <map>
 #include <random>
 #include <set>
@@ -80,6 +81,43 @@ TEST(CellPool, AnyStoryEndsWithEveryCellFreeInWholeBlocks) {
   ASSERT_EQ(all.size(), static_cast<size_t>(kSize));
   for (size_t i = 1; i < all.size(); ++i)
     EXPECT_TRUE(all[i].value == all[i - 1].value + 1 || all[i].value % CellPool::kBlock == 0) << i;
+}
+
+TEST(CellPool, WithoutAWholeBlockTakesLooseCellsThenThoseOfOthers) {
+  constexpr int32_t kBlock = CellPool::kBlock;
+  constexpr SequenceId kThree(3);
+  CellPool pool(3 * kBlock);
+  for (int32_t i = 0; i < 2 * kBlock; ++i) pool.take(kOne);
+  for (int32_t i = 0; i < kBlock; ++i) pool.take(kTwo);
+  for (const int32_t cell : {40, 3, 41}) pool.give_back(kOne, Cell(cell));
+  pool.close(kOne);
+  for (const int32_t cell : {70, 71}) pool.give_back(kTwo, Cell(cell));
+  pool.give_back(kOne, Cell(5));
+  EXPECT_EQ(pool.take(kOne), Cell(5)) << "its own";
+  EXPECT_EQ(pool.take(kThree), Cell(3)) << "the first block with loose ones";
+  EXPECT_EQ(pool.take(kThree), Cell(41)) << "the next";
+  EXPECT_EQ(pool.take(kThree), Cell(40)) << "a block's loose ones are taken together";
+  EXPECT_EQ(pool.take(kThree), Cell(71)) << "what another has given back last";
+  EXPECT_EQ(pool.take(kTwo), Cell(70));
+  EXPECT_EQ(pool.available(), 0u);
+}
+
+TEST(CellPool, ScatteredCellsAreFoundAboutAsFastAsWholeBlocks) {
+  constexpr int32_t kBlocks = 16'000;
+  CellPool pool(kBlocks * CellPool::kBlock);
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto begin = now();
+  for (int32_t i = 0; i < kBlocks * CellPool::kBlock; ++i) pool.take(SequenceId(i / CellPool::kBlock));
+  const auto whole = now() - begin;
+  // One loose cell a block, and one that is free to each sequence.
+  for (int32_t i = 0; i < kBlocks; ++i) pool.give_back(SequenceId(0), Cell(i * CellPool::kBlock));
+  pool.close(SequenceId(0));
+  for (int32_t i = 1; i < kBlocks; ++i) pool.give_back(SequenceId(i), Cell(i * CellPool::kBlock + 1));
+  const auto scattered_begin = now();
+  while (pool.available() > 0) pool.take(SequenceId(kBlocks));
+  // They are a sixteenth as many; looking through all blocks and sequences for each would take hundreds of times as
+  // long.
+  EXPECT_LT(now() - scattered_begin, 10 * whole);
 }
 
 TEST(CellPool, AnEmptyOneHasNothingToGive) {
