@@ -31,7 +31,7 @@ Batch prompt_batch(int32_t i, int32_t rows = 1) {
 struct Seen {
   double time;
   int32_t stage;  // -1: an outcome
-  int32_t batch;
+  int64_t batch;
   double begin, end;
   auto operator<=>(const Seen&) const = default;
 };
@@ -156,7 +156,8 @@ PipelineSpec with_draft(Jitter jitter = {}) {
 }
 
 struct OfModel {
-  int32_t model, batch;
+  int32_t model;
+  int64_t batch;
   double begin, end;  // of a stage; an outcome: when it came
   bool outcome;
   auto operator<=>(const OfModel&) const = default;

@@ -23,19 +23,19 @@ bool is_dead(Fate fate) { return fate == Fate::kPruned || fate == Fate::kFlushed
 }  // namespace
 
 std::string check_order(const Trace& trace, bool promptly) {
-  std::map<std::pair<int32_t, int32_t>, TraceSpan> spans;  // by batch and stage
+  std::map<std::pair<int64_t, int32_t>, TraceSpan> spans;  // by batch and stage
   for (const TraceSpan& span : trace.spans)
     if (!spans.try_emplace({span.batch.value, span.stage.value}, span).second)
       return say("batch ", span.batch.value, " was twice at stage ", span.stage.value);
-  std::map<ModelId, int32_t> latest;
-  std::vector<int32_t> previous;  // the batch of the same model before, -1: none
+  std::map<ModelId, int64_t> latest;
+  std::vector<int64_t> previous;  // the batch of the same model before, -1: none
   for (const TraceBatch& batch : trace.batches) {
     const auto at = latest.try_emplace(batch.model, -1).first;
     previous.push_back(std::exchange(at->second, batch.id.value));
   }
   for (const auto& [key, span] : spans) {
     const auto [batch, stage] = key;
-    const int32_t before_it = previous[static_cast<size_t>(batch)];
+    const int64_t before_it = previous[static_cast<size_t>(batch)];
     const ModelId model = trace.batches[static_cast<size_t>(batch)].model;
     const int32_t first_stage = model == kTarget ? 0 : trace.header.stages + model.value - 1;  // drafts have one
     if (span.end < span.begin) return say("batch ", batch, " ends before it begins at stage ", stage);
