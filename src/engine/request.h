@@ -80,6 +80,10 @@ struct Request {
   Fusion fusion;  // of a draft model and n-grams
   // Of the answer so far; before there is enough of it, more than any pass takes.
   double seconds_per_token() const;
+  // The last batch in which tokens entered the target that are committed, and how many there are with it: one entry a
+  // batch, rising.
+  std::vector<std::pair<BatchId, size_t>> committed_in;
+  void note_committed(BatchId batch);
   BatchId last_verified;  // in which the newest verified token entered the target; none before the first
   BatchId first_batch;    // outcomes of older batches concern what the sequence was before
 };

@@ -123,21 +123,25 @@ std::vector<Planned> Scheduler::compose_target(std::vector<Planned> rows, std::s
 
 std::vector<Planned> Scheduler::compose_draft(const std::vector<Planned>& asked, std::span<Request* const> requests,
                                               ModelId model, Room room) const {
-  constexpr size_t kWorthAPass = 16;
+  constexpr size_t kWorthAPass = 16, kBacklog = 256;
   const size_t budget = std::min(static_cast<size_t>(options_.row_budget), room.free_cells);
   std::vector<Planned> rows;
   std::set<const Request*> asking, ready;  // ready: all that is committed is there or comes now
   for (const Planned& ask : asked) asking.insert(ask.request);
   size_t prompt_budget = std::min(budget, static_cast<size_t>(options_.prompt_chunk));
   for (Request* request : requests) {
-    if (!request->method->speculates() || !request->source_of(model)) continue;
-    if (room.head && !room.head->knows_committed(*request)) continue;
-    const size_t left = request->prompt_rows_left(model), chunk = std::min(prompt_budget, left);
+    if (!request->source_of(model)) continue;
+    const size_t left = request->prompt_rows_left(model);
+    // A head takes what has come of the target's states, so that they need not be kept.
+    const size_t there =
+        room.head ? room.head->rows_at_hand(*request, request->residency(model).committed.size()) : left;
+    if (!request->method->speculates() && (!room.head || there < kBacklog)) continue;
+    const size_t chunk = std::min(prompt_budget, there);
     // A few committed tokens cost next to nothing beside a question, but a pass of their own without one.
-    if (left < kWorthAPass && !asking.contains(request)) continue;
+    if (there < kWorthAPass && !asking.contains(request)) continue;
     rows.insert(rows.end(), chunk, Planned{.request = request});
     prompt_budget -= chunk;
-    if (chunk == left) ready.insert(request);
+    if (chunk == left && (!room.head || room.head->knows_committed(*request))) ready.insert(request);
   }
   size_t spare = room.spare_cells;
   std::set<std::pair<const Request*, NodeId>> planned;
