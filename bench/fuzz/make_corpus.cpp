@@ -1,33 +1,43 @@
-// Writes the seeds of gguf_fuzz, a small model of each family and vocabulary, to the directory that is named.
+// Writes the seeds of the fuzzing to the directories that are named: a small model of each family and vocabulary, and a
+// head of each kind.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 
-#include "support/tiny_model.h"
+#include "seeds.h"
+#include "support/tiny_head.h"
+
+namespace {
+
+void write_models(const std::filesystem::path& directory) {
+  for (const char* architecture : {"llama", "qwen2", "qwen3"})
+    for (const char* tokenizer : {"gpt2", "llama"})
+      write_tiny_model(sluice::test::fuzzed_model(architecture, tokenizer),
+                       directory / (std::string(architecture) + "-" + tokenizer + ".gguf"));
+}
+
+void write_heads(const std::filesystem::path& directory) {
+  const std::string path = sluice::test::temp_path("target.gguf");
+  const auto target = sluice::ModelFile::open(write_tiny_model(sluice::test::fuzzed_target(), path)).value();
+  for (const char* kind : {"spd", "eagle3", "p-eagle", "exit", "draft"})
+    for (const bool some : {false, true}) {
+      sluice::test::TinyHeadSpec spec{.kind = kind};
+      if (some) spec.vocabulary = {3, 9, 80};
+      tiny_head(target, spec).write(directory / (std::string(kind) + (some ? "-some" : "") + ".gguf"));
+    }
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: make_corpus DIRECTORY\n");
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: make_corpus MODELS HEADS\n");
     return 2;
   }
   try {
-    const std::filesystem::path directory(argv[1]);
-    std::filesystem::create_directories(directory);
-    for (const char* architecture : {"llama", "qwen2", "qwen3"}) {
-      for (const char* tokenizer : {"gpt2", "llama"}) {
-        sluice::test::TinyModelSpec spec;
-        spec.architecture = architecture;
-        spec.tokenizer = tokenizer;
-        spec.n_layers = 1;
-        spec.d_model = spec.d_ff = 2;
-        spec.n_heads = spec.n_kv_heads = 1;
-        spec.head_dim = 2;
-        spec.extra_tokens = 2;
-        spec.tied = true;
-        spec.rope_scaling = "yarn";
-        write_tiny_model(spec, directory / (std::string(architecture) + "-" + tokenizer + ".gguf"));
-      }
-    }
+    for (const int i : {1, 2}) std::filesystem::create_directories(argv[i]);
+    write_models(argv[1]);
+    write_heads(argv[2]);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "make_corpus: %s\n", e.what());
     return 1;

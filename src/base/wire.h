@@ -63,6 +63,7 @@ struct Row {
   Cell parent;           // the cell of the token before it; none at position 0
   Kind kind = Kind::kNode;
   uint16_t index = 0;  // its number in the batch as submitted; stays when other rows are dropped
+  bool tapped = true;  // of the target: a head may ask for its states
 };
 
 // A sequence begins, with empty path.

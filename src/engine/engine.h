@@ -84,7 +84,8 @@ class Engine {
 
   const Request& request(RequestId id) const;
   RequestFigures figures(RequestId id) const;
-  // Switches how a running request goes on; under rule `match` this never changes its tokens.
+  // Switches how a running request goes on; under rule `match` this never changes its tokens. A head that the request
+  // could not ask before knows nothing of the tokens until now, and guesses worse for it.
   Status set_method(RequestId request, const std::string& method, const std::vector<std::string>& sources);
   // CPU seconds that the coordinator itself has used, and the batches that it composed.
   double coordinator_seconds() const { return coordinator_seconds_; }
@@ -133,6 +134,7 @@ class Engine {
   std::optional<double> news_due() const;
   void tell_children(const std::vector<Planned>& plan, Batch& batch);
   void add_row(Lane& lane, const Planned& planned, Batch& batch);
+  bool asks_head(const Request& request) const;
   bool is_quiet(const Lane& lane) const;
   void resolve(const Resident& resident, Fate fate);
   Lane& target() { return lanes_.front(); }

@@ -148,6 +148,7 @@ void Engine::accept(Request& request, const Accepted& accepted) {
   SLUICE_CHECK(resident != nullptr && resident->cell == accepted.cell, "the last worker verifies the root");
   resolve(*resident, Fate::kAccepted);
   request.last_verified = resident->batch;
+  const BatchId entered = resident->batch;
   for (Lane& lane : lanes_) {  // a draft model that doesn't know the root takes it as a prompt row when it comes to it
     Residency& there = request.residency(lane.model);
     const Resident* known = there.find(old_root);
@@ -156,6 +157,7 @@ void Engine::accept(Request& request, const Accepted& accepted) {
     lane.news.commit(request.sequence, known->cell);
     there.leave(old_root);
   }
+  request.note_committed(entered);
 
   double expected = 0.0;
   bool came = false;

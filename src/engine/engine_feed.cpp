@@ -129,12 +129,18 @@ bool Engine::is_quiet(const Lane& lane) const {
          !(lane.head && std::any_of(running_.begin(), running_.end(), waits));
 }
 
+bool Engine::asks_head(const Request& request) const {
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [&](const Lane& lane) { return lane.head && request.source_of(lane.model); });
+}
+
 void Engine::add_row(Lane& lane, const Planned& planned, Batch& batch) {
   Request& request = *planned.request;
   Residency& there = request.residency(lane.model);
   const auto index = static_cast<uint16_t>(batch.rows.size());
   Row& row = batch.rows.emplace_back(
-      Row{.sequence = request.sequence, .cell = lane.cells.take(request.sequence), .index = index});
+      Row{.sequence = request.sequence, .cell = lane.cells.take(request.sequence), .index = index, .tapped = false});
+  if (lane.model == kTarget) row.tapped = asks_head(request);
   TraceRow traced{.node = planned.node, .request = request.id.value, .log_path = planned.log_path};
   if (!planned.node.valid()) {
     row.kind = Row::Kind::kPrompt;
@@ -142,6 +148,7 @@ void Engine::add_row(Lane& lane, const Planned& planned, Batch& batch) {
     row.token = request.tokens[there.committed.size()];
     row.parent = there.committed.empty() ? Cell() : there.committed.back();
     there.committed.push_back(row.cell);
+    if (lane.model == kTarget) request.note_committed(batch.id);
     traced.fate = Fate::kPrompt;
     if (lane.head) lane.head->add_prompt(request, there, batch);
   } else {

@@ -24,6 +24,15 @@ bool HeadFeed::knows_committed(const Request& request) const {
   return request.last_verified.valid() && passed(request.last_verified, last_tap_);
 }
 
+size_t HeadFeed::rows_at_hand(const Request& request, size_t there) const {
+  const auto& entered = request.committed_in;
+  const auto unknown = std::partition_point(entered.begin(), entered.end(),
+                                            [&](const auto& entry) { return passed(entry.first, last_tap_); });
+  if (unknown == entered.begin()) return 0;
+  const size_t end = std::min(std::prev(unknown)->second + (takes_token_before() ? 1 : 0), request.tokens.size() - 1);
+  return end - std::min(there, end);
+}
+
 bool HeadFeed::can_guess(const Request& request, NodeId node) const {
   const Speculation& speculation = request.speculation;
   if (takes_token_before()) return true;

@@ -21,6 +21,8 @@ class HeadFeed {
 
   // Whether the states of all committed tokens before the root are there. Not before the first token of the answer.
   bool knows_committed(const Request& request) const;
+  // How many rows of committed tokens the head can be given beyond the `there` that it has.
+  size_t rows_at_hand(const Request& request, size_t there) const;
   // Whether a guess at the node's children can be made now. SPD's module guesses once the node has entered the target
   // and its ancestors have got as far as they were when it was trained; an exit, once the node has passed it; EAGLE's
   // heads guess anywhere. REQUIRES: knows_committed().
@@ -29,7 +31,7 @@ class HeadFeed {
   // Of a sequence that is cut where the head keeps `kept` tokens: how many of them the target may keep. What it
   // computes again comes to the head once more: an EAGLE head's next row takes the state of the token before, which the
   // head's worker has forgotten.
-  size_t target_keeps(size_t kept) const { return takes_token_before() ? std::max<size_t>(kept, 1) - 1 : SIZE_MAX; }
+  size_t target_keeps(size_t kept) const { return takes_token_before() ? std::max<size_t>(kept, 1) - 1 : kept; }
 
   // What the head's row of the next committed token, or of a node, takes; and what has to be refreshed first. `there`:
   // the head's own residency. REQUIRES: can_guess(); batch.rows holds the row.

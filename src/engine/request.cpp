@@ -44,6 +44,14 @@ size_t Request::cells_to_come(ModelId model) const {
   return reserved_cells - std::min(reserved_cells, taken);
 }
 
+void Request::note_committed(BatchId batch) {
+  const size_t n = speculation.target.committed.size();
+  if (!committed_in.empty() && committed_in.back().first == batch)
+    committed_in.back().second = n;
+  else
+    committed_in.emplace_back(batch, n);
+}
+
 std::optional<size_t> Request::source_of(ModelId draft) const {
   for (size_t i = 0; i < sources.size(); ++i)
     if (sources[i].draft && static_cast<int32_t>(*sources[i].draft) + 1 == draft.value) return i;

@@ -90,6 +90,10 @@ struct Request {
   std::optional<double> seconds_per_token() const;
   // How often guesses of late came true, of as often as their sources said; at most 1.
   double trust() const { return std::min(1.0, (came_ + kBelief) / (guessed_ + kBelief)); }
+  // The last batch in which tokens entered the target that are committed, and how many there are with it: one entry a
+  // batch, rising.
+  std::vector<std::pair<BatchId, size_t>> committed_in;
+  void note_committed(BatchId batch);
   BatchId last_verified;  // in which the newest verified token entered the target; none before the first
   BatchId first_batch;    // outcomes of older batches concern what the sequence was before
 

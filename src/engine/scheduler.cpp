@@ -290,24 +290,31 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
 
 std::vector<Planned> Scheduler::compose_draft(std::vector<Asked> asked, std::span<Request* const> requests,
                                               ModelId model, const Room& room, double seconds_per_token) {
-  constexpr size_t kWorthAPass = 16;
+  constexpr size_t kWorthAPass = 16, kBacklog = 256;
   const size_t budget = this->budget(room);
   std::vector<Planned> rows;
   std::set<const Request*> asking, ready;  // ready: all that is committed is there or comes now
   for (const Asked& ask : asked) asking.insert(ask.row.request);
   std::vector<size_t> wants;
   for (const Request* request : requests) {
-    const bool serves = request->method->speculates() && request->source_of(model) &&
-                        (!room.head || room.head->knows_committed(*request));
-    // A few committed tokens cost next to nothing beside a question, but a pass of their own without one.
-    const size_t left = serves ? request->prompt_rows_left(model) : 0;
-    wants.push_back(left < kWorthAPass && !asking.contains(request) ? 0 : left);
-    if (serves && left == 0) ready.insert(request);
+    size_t want = 0;
+    if (request->source_of(model)) {
+      // A head takes what has come of the target's states, so that they need not be kept.
+      want = room.head ? room.head->rows_at_hand(*request, request->residency(model).committed.size())
+                       : request->prompt_rows_left(model);
+      if (!request->method->speculates() && (!room.head || want < kBacklog)) want = 0;
+      // A few committed tokens cost next to nothing beside a question, but a pass of their own without one.
+      if (want < kWorthAPass && !asking.contains(request)) want = 0;
+    }
+    wants.push_back(want);
   }
   const auto chunks = shares(wants, std::min(budget, static_cast<size_t>(options_.prompt_chunk)), kPromptQuantum);
   for (size_t i = 0; i < requests.size(); ++i) {
     rows.insert(rows.end(), chunks[i], Planned{.request = requests[i]});
-    if (wants[i] > 0 && chunks[i] == wants[i]) ready.insert(requests[i]);
+    const bool serves = requests[i]->method->speculates() && requests[i]->source_of(model);
+    if (serves && chunks[i] == requests[i]->prompt_rows_left(model) &&
+        (!room.head || room.head->knows_committed(*requests[i])))
+      ready.insert(requests[i]);
   }
 
   std::erase_if(asked, [&](const Asked& ask) { return !ready.contains(ask.row.request); });

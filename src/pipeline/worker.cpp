@@ -201,12 +201,16 @@ Accepted Worker::accept_lazily(const Batch& batch, size_t i) {
 }
 
 Taps Worker::tapped(const Batch& batch) const {
-  Taps taps{
-      .batch = batch.id, .stage = options_.stage, .rows = batch.rows, .layers = runner_->options().taps, .states = {}};
-  if (batch.rows.empty()) return taps;
+  Taps taps{.batch = batch.id, .stage = options_.stage, .rows = {}, .layers = runner_->options().taps, .states = {}};
+  for (const Row& row : batch.rows)
+    if (row.tapped) taps.rows.push_back(row);
+  if (taps.rows.empty()) return taps;
+  const auto d = static_cast<ptrdiff_t>(options_.d_model);
   for (size_t i = 0; i < taps.layers.size(); ++i) {
     const auto states = runner_->tap(i);
-    taps.states.insert(taps.states.end(), states.begin(), states.end());
+    for (size_t r = 0; r < batch.rows.size(); ++r)
+      if (const auto state = states.begin() + static_cast<ptrdiff_t>(r) * d; batch.rows[r].tapped)
+        taps.states.insert(taps.states.end(), state, state + d);
   }
   return taps;
 }

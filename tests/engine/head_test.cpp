@@ -1,7 +1,9 @@
 // Heads and what they read of the target, request by request.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 
 #include "support/harness.h"
 #include "support/tiny_head.h"
@@ -52,12 +54,18 @@ TEST(Head, MayReadTheEmbeddingBesideStatesOfSomeStages) {
   }
 }
 
-// Listens to what a head is asked and says: its candidates, by the tokens of the path that they follow.
+// Listens to what a head is asked and says: its candidates, by the tokens of the path that they follow; and how many of
+// the target's states its worker holds.
 class Listener final : public Executor {
  public:
   using Said = std::map<std::vector<Token>, std::vector<std::pair<Token, float>>>;
+  struct Notes {
+    Said said;
+    std::set<Cell> held;  // the target's cells whose states have come and may still be asked for
+    size_t most_held = 0;
+  };
 
-  Listener(std::unique_ptr<Executor> executor, Said& said) : executor_(std::move(executor)), said_(said) {}
+  Listener(std::unique_ptr<Executor> executor, Notes& notes) : executor_(std::move(executor)), notes_(notes) {}
 
   Event next() override { return heard(executor_->next()); }
   std::optional<Event> poll() override {
@@ -65,12 +73,20 @@ class Listener final : public Executor {
     return event ? std::optional(heard(std::move(*event))) : std::nullopt;
   }
   void submit(ModelId model, Batch batch) override {
-    if (model != kTarget)
+    if (model == kTarget) {
+      for (const Row& row : batch.rows)
+        if (row.tapped) tapped_[batch.id].push_back(row.cell);
+    } else {
+      for (const Refresh& refresh : batch.refreshes)
+        if (refresh.last) notes_.held.erase(refresh.cell);
+      for (const Feature& feature : batch.features)
+        if (feature.last) notes_.held.erase(feature.cell);
       for (const Row& row : batch.rows) {
         std::vector<Token> path = row.parent.valid() ? paths_.at(row.parent) : std::vector<Token>();
         path.push_back(row.token);
         asked_[{batch.id, row.index}] = paths_[row.cell] = std::move(path);
       }
+    }
     executor_->submit(model, std::move(batch));
   }
   void cancel(ModelId model, Cancel cancel) override { executor_->cancel(model, std::move(cancel)); }
@@ -84,24 +100,30 @@ class Listener final : public Executor {
     if (const auto* outcome = std::get_if<Outcome>(&event); outcome != nullptr && outcome->model != kTarget)
       for (const Drafted& drafted : outcome->drafted) {
         if (drafted.depth > 0) continue;
-        auto& said = said_[asked_.at({outcome->batch, drafted.row})];
+        auto& said = notes_.said[asked_.at({outcome->batch, drafted.row})];
         said.clear();
         for (const Candidate& c : drafted.candidates) said.emplace_back(c.token, c.probability);
       }
+    if (const auto* taps = std::get_if<TapsArrived>(&event)) {
+      for (const Cell cell : tapped_[taps->batch]) notes_.held.insert(cell);
+      notes_.most_held = std::max(notes_.most_held, notes_.held.size());
+    }
     return event;
   }
 
   std::unique_ptr<Executor> executor_;
-  Said& said_;
+  Notes& notes_;
+  std::map<BatchId, std::vector<Cell>> tapped_;
   std::map<Cell, std::vector<Token>> paths_;
   std::map<std::pair<BatchId, uint16_t>, std::vector<Token>> asked_;
 };
 
-std::unique_ptr<Engine> listened_to(const HeadFile& head, Listener::Said& said) {
-  const PipelineSpec setup{.cuts = {3}, .head = &head, .n_cells = 1000};
-  EngineOptions options{.context = setup.context, .n_cells = setup.n_cells, .cuts = {{0, 3}, {3, 6}}};
+std::unique_ptr<Engine> listened_to(const HeadFile& head, Listener::Notes& notes) {
+  const PipelineSpec setup{.cuts = {3}, .head = &head, .context = 2000, .n_cells = 6000, .scheduler = {256, 64}};
+  EngineOptions options{
+      .context = setup.context, .n_cells = setup.n_cells, .scheduler = setup.scheduler, .cuts = {{0, 3}, {3, 6}}};
   options.drafts.push_back({"head", setup.n_cells, 1, head.parameters()});
-  return std::make_unique<Engine>(target().tokenizer, std::make_unique<Listener>(make_executor(target(), setup), said),
+  return std::make_unique<Engine>(target().tokenizer, std::make_unique<Listener>(make_executor(target(), setup), notes),
                                   std::move(options));
 }
 
@@ -111,7 +133,7 @@ TEST(Head, InASecondTurnGuessesAsInAFreshRequest) {
            {"eagle3", "eagle3"}, {"p-eagle", "p-eagle"}, {"exit", "ppsd"}, {"spd", "spd"}}) {
     const HeadFile head = written(tiny_head(target().model, {.kind = kind, .cuts = {0, 3, 6}}));
     for (const size_t shared : {size_t{0}, size_t{1}, size_t{3}, size_t{5}, size_t{9}, size_t{17}}) {
-      Listener::Said in_turn, fresh;
+      Listener::Notes in_turn, fresh;
       const auto engine = listened_to(head, in_turn);
       const RequestSpec first{.prompt = {60, 61, 62, 60, 61}, .max_tokens = 16, .method = method, .ignore_end = true};
       const RequestId id = submit(*engine, first);
@@ -121,7 +143,7 @@ TEST(Head, InASecondTurnGuessesAsInAFreshRequest) {
       second.prompt.assign(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(shared));
       for (const Token token : {75, 76, 77}) second.prompt.push_back(token);
       second.continues = id;
-      in_turn.clear();
+      in_turn.said.clear();
       const RequestId next = submit(*engine, second);
       finish(*engine);
       second.continues.reset();
@@ -130,13 +152,62 @@ TEST(Head, InASecondTurnGuessesAsInAFreshRequest) {
       submit(*alone, second);
       finish(*alone);
       size_t compared = 0;
-      for (const auto& [path, said] : in_turn) {
-        const auto same = fresh.find(path);
-        if (same == fresh.end()) continue;
+      for (const auto& [path, said] : in_turn.said) {
+        const auto same = fresh.said.find(path);
+        if (same == fresh.said.end()) continue;
         ++compared;
         EXPECT_EQ(said, same->second) << kind << ", " << shared << " tokens shared, a path of " << path.size();
       }
       EXPECT_GT(compared, 10u) << kind;
+    }
+  }
+}
+
+const std::vector<std::pair<const char*, const char*>> kKinds = {
+    {"eagle3", "eagle3"}, {"p-eagle", "p-eagle"}, {"exit", "ppsd"}, {"spd", "spd"}};
+
+// The head takes a long prompt chunk by chunk, as the target's stages finish it.
+TEST(Head, OfALongPromptHoldsOnlyTheStatesOfWhatIsUnderWay) {
+  for (const auto& [kind, method] : kKinds) {
+    const HeadFile head = written(tiny_head(target().model, {.kind = kind, .cuts = {0, 3, 6}}));
+    Listener::Notes notes;
+    const auto engine = listened_to(head, notes);
+    RequestSpec spec{.max_tokens = 8, .method = method, .ignore_end = true};
+    for (int32_t i = 0; i < 1500; ++i) spec.prompt.push_back(60 + i * i % 41);
+    const RequestId id = submit(*engine, spec);
+    finish(*engine);
+    EXPECT_EQ(answer(*engine, id), plain_decoding(target(), spec, KvType::kF16, 2000)) << kind;
+    EXPECT_GT(engine->request(id).stats.drafted, 0) << kind;
+    EXPECT_LE(notes.most_held, 400u) << kind;
+    EXPECT_LE(notes.held.size(), 100u) << kind;
+  }
+}
+
+TEST(Head, HoldsNothingForRequestsThatDoNotAskIt) {
+  for (const auto& [kind, method] : kKinds) {
+    const HeadFile head = written(tiny_head(target().model, {.kind = kind, .cuts = {0, 3, 6}}));
+    for (const char* other : {"ar", "specpipe"}) {
+      Listener::Notes notes, fresh;
+      const auto engine = listened_to(head, notes);
+      RequestSpec spec{
+          .prompt = {60, 61, 62, 60, 61}, .max_tokens = 16, .method = other, .sources = {"ngram"}, .ignore_end = true};
+      const RequestId id = submit(*engine, spec);
+      finish(*engine);
+      EXPECT_EQ(notes.most_held, 0u) << kind << ", " << other;
+      // A second turn that asks it has all that it needs.
+      spec.prompt = engine->request(id).tokens;
+      spec.prompt.push_back(77);
+      spec.method = method;
+      spec.sources.clear();
+      spec.continues = id;
+      submit(*engine, spec);
+      finish(*engine);
+      spec.continues.reset();
+      const auto alone = listened_to(head, fresh);
+      submit(*alone, spec);
+      finish(*alone);
+      EXPECT_FALSE(notes.said.empty()) << kind;
+      EXPECT_EQ(notes.said, fresh.said) << kind << " after " << other;
     }
   }
 }

@@ -28,7 +28,10 @@ Result<std::unique_ptr<HeadModule>> HeadModule::create(const HeadFile& file, con
 }
 
 void HeadModule::enter(std::span<const PathUpdate> updates, std::span<const Row> rows) {
-  for (const PathUpdate& update : updates) paths_.apply(update);
+  for (const PathUpdate& update : updates) {
+    paths_.apply(update);
+    if (const auto* close = std::get_if<Close>(&update)) states_.forget(close->sequence);
+  }
   for (const Row& row : rows) paths_.enter(row);
 }
 

@@ -9,7 +9,8 @@ void TappedStates::receive(const Taps& taps) {
     const Row& row = taps.rows[r];
     Entry& entry = cells_[row.cell];
     if (taps.batch < entry.batch) continue;
-    if (entry.batch < taps.batch) entry = {.batch = taps.batch, .token = row.token, .states = {}};
+    if (entry.batch < taps.batch)
+      entry = {.batch = taps.batch, .sequence = row.sequence, .token = row.token, .states = {}};
     for (size_t i = 0; i < taps.layers.size(); ++i) {
       const int32_t layer = taps.layers[i];
       if (row.kind == Row::Kind::kPrompt && std::find(certain_.begin(), certain_.end(), layer) == certain_.end())

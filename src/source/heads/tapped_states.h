@@ -16,6 +16,9 @@ class TappedStates {
   // A cell's newest token counts: what comes late of an older one is left out.
   void receive(const Taps& taps);
   void forget(Cell cell) { cells_.erase(cell); }
+  void forget(SequenceId sequence) {
+    std::erase_if(cells_, [sequence](const auto& cell) { return cell.second.sequence == sequence; });
+  }
 
   // [d_model] after layer `layer`. Zeros if there is none: then the question came for a token that is dead, whose cell
   // has been given to another.
@@ -26,6 +29,7 @@ class TappedStates {
  private:
   struct Entry {
     BatchId batch;
+    SequenceId sequence;
     Token token = kNoToken;
     std::unordered_map<int32_t, std::vector<float>> states;  // by layer
   };
