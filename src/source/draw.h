@@ -21,7 +21,8 @@ Draws draw_candidates(std::vector<Candidate> q, const Saguaro& by, const DrawSit
                       bool replacement, const Choose& choose = choose_by_noise);
 
 // What may follow a node of which the children were drawn, likeliest first: the distinct drawn ones in the order of
-// drawing, behind them what else q, not bent, holds.
+// drawing, behind them what else q, not bent, holds. Their probabilities say how likely the verification comes to each:
+// a drawn token is accepted far more often than q says where q holds it unlikely.
 std::vector<Candidate> ranked(const Draws& draws, const std::vector<Candidate>& q);
 
 }  // namespace sluice

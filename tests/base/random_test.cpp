@@ -98,5 +98,16 @@ TEST(Gumbel, StaysWithinItsRangeAtTheSmallestAndLargestUniform) {
   EXPECT_LT(-std::log(-std::log1p(-0x1p-33)), 22.9);
 }
 
+TEST(Random, APathGivesOtherNoiseAndNoneTheSame) {
+  const DrawSite site{.seed = 3, .choice = 1, .position = 7, .purpose = Purpose::kDraft};
+  DrawSite none = site, one = site, other = site;
+  none.path = 0;
+  one.path = prolong(prolong(0, 5), 6);
+  other.path = prolong(prolong(0, 6), 5);
+  EXPECT_EQ(uniform(site, 2), uniform(none, 2));
+  EXPECT_NE(uniform(site, 2), uniform(one, 2));
+  EXPECT_NE(uniform(one, 2), uniform(other, 2));
+}
+
 }  // namespace
 }  // namespace sluice

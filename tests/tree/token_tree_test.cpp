@@ -185,5 +185,29 @@ TEST(TokenTree, AgreesWithBruteForceOnRandomTrees) {
   }
 }
 
+TEST(TokenTree, WhatWasDrawnForANodeStays) {
+  TokenTree tree(9, 5);
+  const auto draws = std::make_shared<Draws>(Draws{.q = {{3, 0.5f}, {4, 0.5f}}, .tokens = {4}});
+  tree.set_candidates(tree.root().id, {{4, 0.5f}, {3, 0.5f}}, draws);
+  tree.set_candidates(tree.root().id, {{3, 0.9f}});
+  tree.set_candidates(tree.root().id, {{3, 0.9f}}, std::make_shared<Draws>());
+  EXPECT_EQ(tree.root().draws, draws);
+  EXPECT_EQ(tree.root().candidates.front().token, 4);
+}
+
+TEST(TokenTree, TheHashOfATextIsThatOfItsTokensWhetherTheTreeHeldThemOrNot) {
+  TokenTree grown(9, 5), missed(9, 5);
+  const NodeId a = grown.append(grown.root().id, 1, 0.5f), b = grown.append(grown.root().id, 2, 0.5f);
+  const NodeId c = grown.append(a, 2, 0.5f), d = grown.append(b, 1, 0.5f);
+  const uint64_t text = grown.node(c).text;
+  EXPECT_NE(text, grown.node(d).text);
+  grown.advance(1);
+  grown.advance(2);
+  missed.advance(1);
+  missed.advance(2);
+  EXPECT_EQ(grown.root().text, text);
+  EXPECT_EQ(missed.root().text, text);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -52,5 +52,26 @@ TEST(SaguaroOdds, OfATargetThatAgreesAreCertain) {
   EXPECT_NEAR(odds.back().hit, 1.0, 0.1) << "all that is left is what was made unlikely";
 }
 
+TEST(DrawCandidates, MakesAsManyDrawsAsItIsAskedFor) {
+  for (int32_t position = 0; position < 50; ++position) {
+    EXPECT_EQ(draw_candidates(kQ, {}, at(position), 3, /*replacement=*/true).tokens.size(), 3u);
+    EXPECT_EQ(draw_candidates(kQ, {}, at(position), 9, /*replacement=*/true).tokens.size(), 9u);
+    const auto once = draw_candidates(kQ, {}, at(position), 3, /*replacement=*/false).tokens;
+    EXPECT_EQ(std::set<Token>(once.begin(), once.end()).size(), 3u);
+    EXPECT_EQ(draw_candidates(kQ, {}, at(position), 9, /*replacement=*/false).tokens.size(), kQ.size());
+  }
+}
+
+TEST(RankedCandidates, BeginWithTheDrawnOnesAndAreNeverLikelierThanThoseBefore) {
+  const Draws draws{.q = kQ, .tokens = {5, 3, 5}, .replacement = true};
+  const auto candidates = ranked(draws, kQ);
+  ASSERT_EQ(candidates.size(), kQ.size());
+  EXPECT_EQ(candidates[0].token, 5);
+  EXPECT_EQ(candidates[1].token, 3);
+  EXPECT_EQ(candidates[2].token, 1);
+  for (size_t i = 1; i < candidates.size(); ++i) EXPECT_LE(candidates[i].probability, candidates[i - 1].probability);
+  EXPECT_GT(candidates[0].probability, 0.3f);
+}
+
 }  // namespace
 }  // namespace sluice
