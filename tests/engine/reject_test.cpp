@@ -171,7 +171,7 @@ TEST_P(Reject, SuccessiveTokensHaveTheTargetsJointDistribution) {
   if (with_head)
     setup = {.stages = GetParam().head == "exit" ? 4 : 2, .head = &head(GetParam().head), .guesses = 3, .context = 16};
   setup.n_cells = GetParam().n_cells;
-  constexpr int kAnswers = 8000;
+  constexpr int kAnswers = 12000;
   std::map<Text, int> seen;
   auto engine = make_engine(opened, setup);
   int64_t accepted = 0, flushes = 0, bent = 0;
