@@ -20,6 +20,9 @@ class PassTimes {
   // for good.
   double seconds(int32_t rows) const;
 
+  // Of the widths that were seen; 0 if there is none.
+  int32_t narrowest() const { return seen_.empty() ? 0 : seen_.begin()->first; }
+
   // How many rows beyond the first `base` pay: the number from 0 to gains.size() at which the sum of the first gains,
   // each worth `seconds_per_gain`, exceeds by most what their rows add to the pass. Where `base` is 0 the first row's
   // time is not asked for, and it counts at least.

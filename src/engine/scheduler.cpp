@@ -87,7 +87,8 @@ constexpr size_t kPromptQuantum = 16;
 constexpr size_t kOverShare = 2;
 
 // The time between tokens of all requests together: what a row must save that is right for sure. Requests that have not
-// said enough yet count as the others do, and the first ones as if they decoded plainly.
+// said enough yet count as the others do. As long as nobody has, a single one tries all that its method proposes, and
+// several are taken to decode plainly, in passes that cost no less than any that was seen.
 double seconds_per_token(std::span<Request* const> requests, const Room& room) {
   double rate = 0.0;
   size_t known = 0, answering = 0;
@@ -96,9 +97,11 @@ double seconds_per_token(std::span<Request* const> requests, const Room& room) {
     if (const auto seconds = request->seconds_per_token(); seconds && *seconds > 0.0) rate += 1.0 / *seconds, ++known;
   }
   if (known == 0) {
-    const size_t at_once = std::max<size_t>(1, answering);
-    const double pass = room.times->seconds(static_cast<int32_t>(at_once));
-    return pass * static_cast<double>(room.stages) / static_cast<double>(at_once);
+    constexpr double kLong = 1.0;  // more than any pass takes
+    if (answering <= 1) return kLong;
+    const auto at_once = static_cast<int32_t>(answering);
+    const double pass = room.times->seconds(std::max(at_once, room.times->narrowest()));
+    return pass * static_cast<double>(room.stages) / at_once;
   }
   return static_cast<double>(known) / (rate * static_cast<double>(std::max(known, answering)));
 }

@@ -66,9 +66,7 @@ Program::Arguments hopeless(const Program::Arguments& more) {
       write_tiny_model(spec, temp_path("hopeless.gguf")),
       "--profile",
       write_file("hopeless.json", R"({"stage": {"points": [[1, 0.0005]]}, "draft": {"points": [[1, 0.005]]}})"),
-      "--ignore-eos",
-      "--depth",
-      "3"};
+      "--ignore-eos"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return with(arguments);
 }
