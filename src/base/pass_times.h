@@ -22,6 +22,7 @@ class PassTimes {
 
   // Of the widths that were seen; 0 if there is none.
   int32_t narrowest() const { return seen_.empty() ? 0 : seen_.begin()->first; }
+  int32_t widest() const { return seen_.empty() ? 0 : seen_.rbegin()->first; }
 
   // How many rows beyond the first `base` pay: the number from 0 to gains.size() at which the sum of the first gains,
   // each worth `seconds_per_gain`, exceeds by most what their rows add to the pass. Where `base` is 0 the first row's

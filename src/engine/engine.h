@@ -151,6 +151,7 @@ class Engine {
   std::vector<Request*> running_;                              // by arrival
   std::deque<Request*> waiting_;                               // for cells, by arrival
   std::vector<Progress> progress_;                             // since the last step
+  Trust guesses_;                                              // of all requests
   std::optional<Error> failed_;                                // what ended the engine
   std::map<SequenceId, Request*> by_sequence_;                 // the request that speaks for it
   std::map<RequestId, std::vector<StageClock>> decode_begin_;  // the target's clocks when the first token came

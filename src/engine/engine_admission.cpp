@@ -93,6 +93,8 @@ void Engine::begin(Request& request) {
   request.first_batch = BatchId(next_batch_);
   for (const SourceSlot& slot : request.sources)
     if (slot.local) slot.local->observe(request.tokens);
+  constexpr double kHalf = 0.5;  // of what a source says, until something was seen
+  request.trust_before = guesses_.share(kHalf);
   running_.push_back(&request);
   count_promised(request);
 }

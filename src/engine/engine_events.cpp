@@ -30,7 +30,9 @@ void Engine::handle_report(const StageReport& report) {
   StageClock& clock = lane.stages[static_cast<size_t>(report.stage.value)];
   clock.busy += report.end - report.begin;
   clock.batches += report.rows_computed > 0;
-  lane.times.saw(report.rows_computed, report.end - report.begin);
+  const auto flight = lane.in_flight.find(report.batch);
+  const bool prompts = flight != lane.in_flight.end() && flight->second.prompts;
+  (prompts ? lane.mixed_times : lane.times).saw(report.rows_computed, report.end - report.begin);
   if (report.stage == StageId(0)) --lane.first_stage_load;
   if (!options_.trace) return;
   int32_t row = report.stage.value;  // in the timeline: the target's stages, then the draft models'
@@ -186,6 +188,7 @@ void Engine::accept(Request& request, const Accepted& accepted) {
 
   const double now = executor_->now();
   request.learn_pace(now, expected, came);
+  guesses_.learn(expected, came);
   if (request.n_answer() == 1) {
     request.stats.first_token = now;
     decode_begin_[request.id] = target().stages;

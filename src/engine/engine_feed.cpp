@@ -87,6 +87,7 @@ void Engine::send(Lane& lane, const std::vector<Planned>& plan) {
   flight.submitted = executor_->now();
   for (const Planned& planned : plan) {
     add_row(lane, planned, batch);
+    flight.prompts = flight.prompts || !planned.node.valid();
     if (lane.model != kTarget) flight.rows.push_back({planned.request->id, planned.node});
   }
   for (size_t i = 0; i < plan.size(); ++i)

@@ -50,11 +50,13 @@ struct Lane {
   size_t promised = 0;  // cells that the committed tokens and roots of requests may still ask for
   SequenceNews news;    // goes out with the next batch
   std::vector<StageClock> stages;
-  PassTimes times;               // of all stages
+  PassTimes times;               // of all stages, of batches without prompt rows, which cost less than others
+  PassTimes mixed_times;         // of those with prompt rows
   std::optional<HeadFeed> head;  // if it is one
 
   struct Flight {
     double submitted = 0;
+    bool prompts = false;  // among its rows
     struct Sent {
       RequestId request;
       NodeId node;  // none: a prompt row
@@ -72,7 +74,8 @@ struct Lane {
             .spare_cells = cells.available() - std::min(cells.available(), promised),
             .stages = stages.size(),
             .under_way = in_flight.size(),
-            .times = &times,
+            .times = times.narrowest() > 0 ? &times : &mixed_times,
+            .knows_times = times.narrowest() > 0,
             .head = head ? &*head : nullptr};
   }
   // When the oldest batch under way should come out.

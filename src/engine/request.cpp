@@ -65,8 +65,7 @@ void Request::learn_pace(double now, double guessed, bool came) {
     const double weight = std::max(kNewest, 1.0 / static_cast<double>(n_answer() - 1));
     seconds_per_token_ += weight * (seconds - seconds_per_token_);
   }
-  guessed_ += guessed - kNewest * guessed_;
-  came_ += (came ? 1.0 : 0.0) - kNewest * came_;
+  trust_.learn(guessed, came);
 }
 
 std::optional<double> Request::seconds_per_token() const {

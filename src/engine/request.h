@@ -51,6 +51,25 @@ struct RequestStats {
   std::vector<int32_t> runs = {0};  // lengths of the runs of accepted tokens, between flushes; the last one goes on
 };
 
+// How often guesses come true, of as often as their sources say.
+class Trust {
+ public:
+  // `expected`: the probability that one of these guesses comes, as their source said; whether one came.
+  void learn(double expected, bool came) {
+    constexpr double kNewest = 1.0 / 32;  // of the running sums
+    expected_ += expected - kNewest * expected_;
+    came_ += (came ? 1.0 : 0.0) - kNewest * came_;
+  }
+  // At most 1; `before` is what is believed as long as little was seen.
+  double share(double before) const {
+    constexpr double kWeight = 2.0;  // of it, in guesses
+    return std::min(1.0, (came_ + kWeight * before) / (expected_ + kWeight));
+  }
+
+ private:
+  double expected_ = 0.0, came_ = 0.0;
+};
+
 struct Request {
   Request(RequestId id, RequestSpec spec);
 
@@ -89,7 +108,8 @@ struct Request {
   // Of the newest tokens; none before there are enough.
   std::optional<double> seconds_per_token() const;
   // How often guesses of late came true, of as often as their sources said; at most 1.
-  double trust() const { return std::min(1.0, (came_ + kBelief) / (guessed_ + kBelief)); }
+  double trust() const { return trust_.share(trust_before); }
+  double trust_before = 1.0;  // what others have shown
   // The last batch in which tokens entered the target that are committed, and how many there are with it: one entry a
   // batch, rising.
   std::vector<std::pair<BatchId, size_t>> committed_in;
@@ -98,9 +118,8 @@ struct Request {
   BatchId first_batch;    // outcomes of older batches concern what the sequence was before
 
  private:
-  static constexpr double kBelief = 2.0;  // guesses with which a source's word is weighed against what was seen
-  double seconds_per_token_ = 0.0;        // a running average
-  double guessed_ = 0.0, came_ = 0.0;     // running sums
+  double seconds_per_token_ = 0.0;  // a running average
+  Trust trust_;
 };
 
 }  // namespace sluice

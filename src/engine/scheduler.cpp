@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -86,9 +87,14 @@ constexpr size_t kPromptQuantum = 16;
 // A request is asked for up to so many times its share of a batch, since others may want less.
 constexpr size_t kOverShare = 2;
 
+bool fill_the_pipeline(std::span<Request* const> requests) {
+  return std::any_of(requests.begin(), requests.end(),
+                     [](const Request* request) { return request->method->fills_pipeline(); });
+}
+
 // The time between tokens of all requests together: what a row must save that is right for sure. Requests that have not
-// said enough yet count as the others do. As long as nobody has, a single one tries all that its method proposes, and
-// several are taken to decode plainly, in passes that cost no less than any that was seen.
+// said enough yet count as the others do. As long as nobody has, they are taken to decode plainly, in passes that cost
+// no less than any that was seen; but a tree or chain that waits for its verdict is tried as it is.
 double seconds_per_token(std::span<Request* const> requests, const Room& room) {
   double rate = 0.0;
   size_t known = 0, answering = 0;
@@ -98,8 +104,8 @@ double seconds_per_token(std::span<Request* const> requests, const Room& room) {
   }
   if (known == 0) {
     constexpr double kLong = 1.0;  // more than any pass takes
-    if (answering <= 1) return kLong;
-    const auto at_once = static_cast<int32_t>(answering);
+    if (answering <= 1 && !fill_the_pipeline(requests)) return kLong;
+    const auto at_once = static_cast<int32_t>(std::max<size_t>(1, answering));
     const double pass = room.times->seconds(std::max(at_once, room.times->narrowest()));
     return pass * static_cast<double>(room.stages) / at_once;
   }
@@ -109,9 +115,14 @@ double seconds_per_token(std::span<Request* const> requests, const Room& room) {
 // What a pass costs all who wait for it, in passes of a stage: with nothing beside it a batch passes every stage while
 // the others idle, unless there are methods that fill them.
 double passes(std::span<Request* const> requests, const Room& room) {
-  for (const Request* request : requests)
-    if (request->method->fills_pipeline()) return 1.0;
+  if (fill_the_pipeline(requests)) return 1.0;
   return static_cast<double>(room.stages) / static_cast<double>(std::min(room.stages, room.under_way + 1));
+}
+
+// Rows that a batch may have by guesses: what is wider than anything that was seen is tried step by step.
+size_t widest_try(const PassTimes& times) {
+  constexpr int32_t kStep = 8;
+  return static_cast<size_t>(times.widest() + std::max(kStep, times.widest() / 2));
 }
 
 bool is_root(const Planned& row) { return row.request->speculation.tree.root().id == row.node; }
@@ -264,6 +275,8 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
     }
   }
 
+  // What the rows cost that enter anyway must be known before it can be said what more of them cost.
+  if (!room.knows_times && !rows.empty() && fill_the_pipeline(requests)) guesses.clear();
   // A child is never likelier than its parent, so the order by probability keeps parents first.
   std::stable_sort(guesses.begin(), guesses.end(), likelier);
   std::vector<double> gains;
@@ -271,6 +284,9 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
   const size_t anyway = rows.size() + std::min(prompts, budget - rows.size());
   guesses.resize(
       room.times->best_addition(static_cast<int32_t>(anyway), gains, seconds_per_token / passes(requests, room)));
+  const size_t widest =
+      room.knows_times ? std::max(anyway, widest_try(*room.times)) : std::numeric_limits<size_t>::max();
+  guesses.resize(std::min(guesses.size(), widest - anyway));
   // What is promised may still be taken by guesses that entered before the promise: then it must wait for them to die.
   const Request* shortest = cut_to_shares(guesses, std::min(budget - for_prompts - rows.size(), room.spare_cells));
   if (first_short == nullptr) first_short = shortest;

@@ -28,6 +28,7 @@ struct Room {
   size_t stages = 1;
   size_t under_way = 0;  // batches
   const PassTimes* times = nullptr;
+  bool knows_times = true;         // from passes of its own kind, not just from prompts
   const HeadFeed* head = nullptr;  // if it is one
 };
 

@@ -104,7 +104,7 @@ class Sampler {
   std::vector<float> terms_;                  // scratch of normaliser()
   std::vector<double> probabilities_;         // [n_vocab] of probabilities()
   double normaliser_ = 0.0;  // log of the sum of the exponentials of the logits before penalty and bias
-  std::vector<bool> seen_;                    // scratch of adjust(): the tokens that the history holds
+  std::vector<bool> seen_;   // scratch of adjust(): the tokens that the history holds
 };
 
 }  // namespace sluice

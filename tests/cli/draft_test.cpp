@@ -62,9 +62,7 @@ Program::Arguments hopeless(const Program::Arguments& more) {
   spec.n_layers = 1;
   spec.seed = 99;
   Program::Arguments arguments = {
-      "--draft",
-      write_tiny_model(spec, temp_path("hopeless.gguf")),
-      "--profile",
+      "--draft", write_tiny_model(spec, temp_path("hopeless.gguf")), "--profile",
       write_file("hopeless.json", R"({"stage": {"points": [[1, 0.0005]]}, "draft": {"points": [[1, 0.005]]}})"),
       "--ignore-eos"};
   arguments.insert(arguments.end(), more.begin(), more.end());

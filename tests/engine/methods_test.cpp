@@ -207,6 +207,7 @@ TEST(Sd, EitherTheDraftModelOrTheTargetIsAtWork) {
 TEST(Sd, NoVerificationGoesWithoutItsChain) {
   PipelineSpec setup = pipeline(1, {&two_layers()});
   setup.threads = true;
+  setup.paced = true;  // so that no row has a price
   RequestSpec spec = ask("sd", 150);
   spec.method_options.depth = 2;
   const Ran ran = run(setup, spec);
@@ -216,7 +217,7 @@ TEST(Sd, NoVerificationGoesWithoutItsChain) {
     (batch->rows.size() == 3 ? chains : short_ones) += 1;
   }
   EXPECT_GT(chains, 40u);
-  EXPECT_LE(short_ones, 3u);  // the first, and those at the end of the answer
+  EXPECT_LE(short_ones, 6u);  // the first, those at the end of the answer, and those that try what fewer rows take
 }
 
 TEST(Sd, WhatTheTextForetellsCostsNoDraftPassAndNoPlaceInTheChain) {

@@ -4,7 +4,6 @@
 
 #include <deque>
 #include <functional>
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
