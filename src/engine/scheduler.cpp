@@ -92,6 +92,10 @@ bool fill_the_pipeline(std::span<Request* const> requests) {
                      [](const Request* request) { return request->method->fills_pipeline(); });
 }
 
+// What a row saves must exceed its price by so much: both are estimates, and of many the best look better than they
+// are.
+constexpr double kMargin = 1.1;
+
 // The time between tokens of all requests together: what a row must save that is right for sure. Requests that have not
 // said enough yet count as the others do. As long as nobody has, they are taken to decode plainly, in passes that cost
 // no less than any that was seen; but a tree or chain that waits for its verdict is tried as it is.
@@ -144,11 +148,15 @@ double worthwhile(std::span<Request* const> requests, const Room& room, const Sc
   const auto roots = std::count_if(requests.begin(), requests.end(), waits);
   const double price =
       room.times->least_price(static_cast<int32_t>(prompts) + static_cast<int32_t>(roots), options.row_budget);
-  return std::log(price * passes(requests, room) / seconds_per_token);  // -inf for a price of 0
+  return std::log(kMargin * price * passes(requests, room) / seconds_per_token);  // -inf for a price of 0
 }
 
-// The log of the probability that the row is of use.
-double worth(const Planned& row) { return row.log_path + std::log(row.request->trust()); }
+// The log of the probability that the row is of use: that each of the guesses on its path is right.
+double worth(const Planned& row) {
+  const TokenTree& tree = row.request->speculation.tree;
+  const int32_t guesses = tree.node(row.node).position - tree.root().position;
+  return row.log_path + guesses * std::log(row.request->trust());
+}
 bool likelier(const Planned& a, const Planned& b) { return worth(a) > worth(b); }
 
 // Of rows, the best first, each request keeps as many as its share of `budget` is. The first that must do with less
@@ -218,7 +226,8 @@ Plans Scheduler::compose(std::span<Request* const> by_arrival, std::span<const R
     if (!idle.first_stage && idle.sources == 0) continue;
     idle.n_requests = requests.size();
     idle.rows = std::max<size_t>(1, kOverShare * static_cast<size_t>(options_.row_budget) / requests.size());
-    idle.floor = floor - std::log(request->trust());
+    constexpr double kSure = -1e-6;  // a log: a root is above every floor
+    idle.floor = std::min(kSure, floor - std::log(request->trust()));
     const Speculation& speculation = request->speculation;
     const auto plan = [&](NodeId node) { return Planned{request, node, speculation.tree.node(node).log_path}; };
     try {
@@ -282,8 +291,8 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
   std::vector<double> gains;
   for (const Planned& guess : guesses) gains.push_back(std::exp(worth(guess)));
   const size_t anyway = rows.size() + std::min(prompts, budget - rows.size());
-  guesses.resize(
-      room.times->best_addition(static_cast<int32_t>(anyway), gains, seconds_per_token / passes(requests, room)));
+  guesses.resize(room.times->best_addition(static_cast<int32_t>(anyway), gains,
+                                           seconds_per_token / (kMargin * passes(requests, room))));
   const size_t widest =
       room.knows_times ? std::max(anyway, widest_try(*room.times)) : std::numeric_limits<size_t>::max();
   guesses.resize(std::min(guesses.size(), widest - anyway));

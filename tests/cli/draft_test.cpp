@@ -94,7 +94,7 @@ TEST(Draft, TheTrialOfANamedMethodStandsInTheJsonAndChangesNoToken) {
   const json named = answer_of({"hello hello", "-n", "64", "--method", "sd", "--json"});
   EXPECT_GT(named["trial"]["plain_tokens_per_second"], named["trial"]["speculative_tokens_per_second"]);
   EXPECT_EQ(named["method"], "sd");
-  EXPECT_GT(named["drafted"], 60) << "it goes on whatever comes out";
+  EXPECT_GT(named["drafted"], 40) << "it goes on whatever comes out";
   EXPECT_NEAR(named["acceptance_length"].get<double>(), 1.0, 0.2);
   const json plain = answer_of({"hello hello", "-n", "64", "--method", "ar", "--json"});
   EXPECT_EQ(plain["tokens"], named["tokens"]);

@@ -354,6 +354,28 @@ TEST(Price, OfARowIsThatOfTheBatchThatAllShare) {
   }
 }
 
+// Where no guess pays the roots enter at every step none the less, all of them together.
+TEST(Price, NeverKeepsARootOut) {
+  PipelineSpec setup{.stages = 1, .profile = kDear, .context = 128, .n_cells = 9 * 128 + 2000};
+  Heard heard(six_layers(), setup);
+  size_t steps = 0, with_all = 0;
+  heard.spy->on_submit = [&](ModelId, const Batch& batch) {
+    std::set<SequenceId> seen;
+    for (const Row& row : batch.rows)
+      if (row.kind == Row::Kind::kNode) seen.insert(row.sequence);
+    steps += !seen.empty();
+    with_all += seen.size() == 9;
+  };
+  for (int i = 0; i < 9; ++i) {
+    RequestSpec spec = ask("abcabcabcabcabcabcabc" + std::to_string(i), 60, "surge");
+    spec.method_options.width = 16;
+    submit(*heard.engine, spec);
+  }
+  finish(*heard.engine);
+  EXPECT_GT(with_all, 30u);
+  EXPECT_LE(steps, 75u) << "sixty tokens, some prompts before them and the last ones alone";
+}
+
 // --- what a model is told
 // ---------------------------------------------------------------------------------------------
 
