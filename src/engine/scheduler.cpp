@@ -151,13 +151,7 @@ double worthwhile(std::span<Request* const> requests, const Room& room, const Sc
   return std::log(kMargin * price * passes(requests, room) / seconds_per_token);  // -inf for a price of 0
 }
 
-// The log of the probability that the row is of use: that each of the guesses on its path is right.
-double worth(const Planned& row) {
-  const TokenTree& tree = row.request->speculation.tree;
-  const int32_t guesses = tree.node(row.node).position - tree.root().position;
-  return row.log_path + guesses * std::log(row.request->trust());
-}
-bool likelier(const Planned& a, const Planned& b) { return worth(a) > worth(b); }
+bool likelier(const Planned& a, const Planned& b) { return a.worth > b.worth; }
 
 // Of rows, the best first, each request keeps as many as its share of `budget` is. The first that must do with less
 // than it wants, if any.
@@ -186,6 +180,8 @@ Request* cut_to_shares(std::vector<Planned>& rows, size_t budget) {
 
 // The rows of each request side by side, in the order in which the requests come.
 std::vector<Planned> side_by_side(std::span<const Planned> rows) {
+  if (std::all_of(rows.begin(), rows.end(), [&](const Planned& row) { return row.request == rows[0].request; }))
+    return {rows.begin(), rows.end()};
   std::map<const Request*, size_t> number;
   std::vector<std::vector<Planned>> groups;
   for (const Planned& row : rows) {
@@ -229,7 +225,11 @@ Plans Scheduler::compose(std::span<Request* const> by_arrival, std::span<const R
     constexpr double kSure = -1e-6;  // a log: a root is above every floor
     idle.floor = std::min(kSure, floor - std::log(request->trust()));
     const Speculation& speculation = request->speculation;
-    const auto plan = [&](NodeId node) { return Planned{request, node, speculation.tree.node(node).log_path}; };
+    const auto plan = [&, doubt = std::log(request->trust())](NodeId id) {
+      const auto& node = speculation.tree.node(id);
+      const int32_t guesses = node.position - speculation.tree.root().position;  // on its path, each to be right
+      return Planned{request, id, node.log_path, node.log_path + guesses * doubt};
+    };
     try {
       const Proposal proposal = propose_all(*request, idle);
       if (idle.first_stage)
@@ -289,7 +289,7 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
   // A child is never likelier than its parent, so the order by probability keeps parents first.
   std::stable_sort(guesses.begin(), guesses.end(), likelier);
   std::vector<double> gains;
-  for (const Planned& guess : guesses) gains.push_back(std::exp(worth(guess)));
+  for (const Planned& guess : guesses) gains.push_back(std::exp(guess.worth));
   const size_t anyway = rows.size() + std::min(prompts, budget - rows.size());
   guesses.resize(room.times->best_addition(static_cast<int32_t>(anyway), gains,
                                            seconds_per_token / (kMargin * passes(requests, room))));
@@ -360,7 +360,7 @@ void Scheduler::keep_what_pays(std::vector<Asked>& asked, size_t rows_anyway, co
   std::vector<double> gains;
   for (const Asked& ask : asked)
     if (ask.as_pays)
-      gains.push_back(std::exp(worth(ask.row)));
+      gains.push_back(std::exp(ask.row.worth));
     else
       ++rows_anyway;
   size_t left = room.times->best_addition(static_cast<int32_t>(rows_anyway), gains, seconds_per_token);

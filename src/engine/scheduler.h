@@ -16,6 +16,7 @@ struct Planned {
   Request* request = nullptr;
   NodeId node;  // none: the next prompt row
   double log_path = 0.0;
+  double worth = 0.0;  // log of the probability that the row is of use, its source's word taken for what it has shown
 };
 
 class HeadFeed;
