@@ -10,53 +10,79 @@ namespace sluice {
 void PassTimes::saw(int32_t rows, double seconds) {
   if (rows == 0) return;
   ++passes_;
-  constexpr int64_t kUntilDoubted = 32;  // passes; of what was seen twice four times as many
-  for (auto& [width, other] : seen_) {
-    if (other.n >= std::ssize(other.last) || passes_ - other.at <= (other.n == 1 ? 1 : 4) * kUntilDoubted) continue;
-    other.doubt *= 0.8;
-    other.at = passes_;
+  if (passes_ >= next_doubt_) {
+    next_doubt_ = std::numeric_limits<int64_t>::max();
+    for (Seen& other : seen_) {
+      if (passes_ >= other.doubted_at()) {
+        other.doubt *= 0.8;
+        other.at = passes_;
+        other.believe();
+      }
+      next_doubt_ = std::min(next_doubt_, other.doubted_at());
+    }
   }
-  Seen& seen = seen_[rows];
+  auto at = seen_.begin() + (at_least(rows) - seen_.cbegin());
+  if (at == seen_.end() || at->rows != rows) at = seen_.insert(at, Seen{.rows = rows});
+  Seen& seen = *at;
   seen.last[static_cast<size_t>(seen.n++) % seen.last.size()] = seconds;
   seen.at = passes_;
   seen.doubt = 1.0;
+  seen.believe();
+  next_doubt_ = std::min(next_doubt_, seen.doubted_at());
 }
 
-double PassTimes::believed(const Seen& seen) {
-  const auto [a, b, c] = seen.last;
-  if (seen.n == 1) return seen.doubt * a;
-  if (seen.n == 2) return seen.doubt * std::min(a, b);
-  return std::max(std::min(a, b), std::min(std::max(a, b), c));
+void PassTimes::Seen::believe() {
+  const auto [a, b, c] = last;
+  if (n == 1)
+    believed = doubt * a;
+  else if (n == 2)
+    believed = doubt * std::min(a, b);
+  else
+    believed = std::max(std::min(a, b), std::min(std::max(a, b), c));
 }
 
-double PassTimes::seconds(int32_t rows) const {
+int64_t PassTimes::Seen::doubted_at() const {
+  constexpr int64_t kUntilDoubted = 32;  // passes; of what was seen twice four times as many
+  if (n >= std::ssize(last)) return std::numeric_limits<int64_t>::max();
+  return at + (n == 1 ? 1 : 4) * kUntilDoubted + 1;
+}
+
+// The first width that is not less; the end if there is none.
+PassTimes::Widths::const_iterator PassTimes::at_least(int32_t rows) const {
+  return std::lower_bound(seen_.begin(), seen_.end(), rows, [](const Seen& s, int32_t r) { return s.rows < r; });
+}
+
+double PassTimes::seconds(int32_t rows) const { return seconds(rows, at_least(rows)); }
+
+// above: at_least(rows).
+double PassTimes::seconds(int32_t rows, Widths::const_iterator above) const {
   if (seen_.empty()) return 0.0;
-  const auto above = seen_.lower_bound(rows);
   if (above == seen_.end()) {
-    const auto& [narrowest, least] = *seen_.begin();
-    const auto& [widest, most] = *seen_.rbegin();
-    const double rise = std::max(0.0, believed(most) - believed(least));
-    return believed(most) + (widest == narrowest ? 0.0 : rise * (rows - widest) / (widest - narrowest));
+    const Seen &least = seen_.front(), &most = seen_.back();
+    const double rise = std::max(0.0, most.believed - least.believed);
+    return most.believed + (seen_.size() == 1 ? 0.0 : rise * (rows - most.rows) / (most.rows - least.rows));
   }
-  if (above->first == rows) return believed(above->second);
-  if (above == seen_.begin()) return believed(above->second) * rows / above->first;
+  if (above->rows == rows) return above->believed;
+  if (above == seen_.begin()) return above->believed * rows / above->rows;
   const auto below = std::prev(above);
-  const double share = static_cast<double>(rows - below->first) / (above->first - below->first);
-  return std::lerp(believed(below->second), believed(above->second), share);
+  const double share = static_cast<double>(rows - below->rows) / (above->rows - below->rows);
+  return std::lerp(below->believed, above->believed, share);
 }
 
 size_t PassTimes::best_addition(int32_t base, std::span<const double> gains, double seconds_per_gain) const {
   if (gains.empty()) return 0;
-  const size_t least = base == 0 ? 1 : 0;
-  size_t best = least;
+  const int32_t least = base == 0 ? 1 : 0, most = static_cast<int32_t>(gains.size());
+  int32_t best = least;
   double sum = 0.0, best_value = -std::numeric_limits<double>::infinity();
-  for (size_t n = 0; n <= gains.size(); ++n) {
-    if (n > 0) sum += gains[n - 1];
+  auto above = at_least(base + least);
+  for (int32_t n = 0; n <= most; ++n) {
+    if (n > 0) sum += gains[static_cast<size_t>(n) - 1];
     if (n < least) continue;
-    const double value = sum * seconds_per_gain - seconds(base + static_cast<int32_t>(n));
+    while (above != seen_.end() && above->rows < base + n) ++above;
+    const double value = sum * seconds_per_gain - seconds(base + n, above);
     if (value > best_value) best = n, best_value = value;
   }
-  return best;
+  return static_cast<size_t>(best);
 }
 
 // Between widths that were seen the average changes one way only, so the least is at one of them or at the end.
@@ -64,10 +90,9 @@ double PassTimes::least_price(int32_t base, int32_t most) const {
   const int32_t first = std::max(base, 1);
   if (most <= first) return 0.0;
   const double begin = seconds(first);
-  const auto price = [&](int32_t rows) { return (seconds(rows) - begin) / (rows - first); };
-  double least = price(most);
-  for (auto at = seen_.upper_bound(first); at != seen_.end() && at->first < most; ++at)
-    least = std::min(least, price(at->first));
+  double least = (seconds(most) - begin) / (most - first);
+  for (auto at = at_least(first + 1); at != seen_.end() && at->rows < most; ++at)
+    least = std::min(least, (at->believed - begin) / (at->rows - first));
   return std::max(0.0, least);
 }
 

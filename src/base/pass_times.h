@@ -3,8 +3,9 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
+#include <limits>
 #include <span>
+#include <vector>
 
 namespace sluice {
 
@@ -21,8 +22,8 @@ class PassTimes {
   double seconds(int32_t rows) const;
 
   // Of the widths that were seen; 0 if there is none.
-  int32_t narrowest() const { return seen_.empty() ? 0 : seen_.begin()->first; }
-  int32_t widest() const { return seen_.empty() ? 0 : seen_.rbegin()->first; }
+  int32_t narrowest() const { return seen_.empty() ? 0 : seen_.front().rows; }
+  int32_t widest() const { return seen_.empty() ? 0 : seen_.back().rows; }
 
   // How many rows beyond the first `base` pay: the number from 0 to gains.size() at which the sum of the first gains,
   // each worth `seconds_per_gain`, exceeds by most what their rows add to the pass. Where `base` is 0 the first row's
@@ -36,15 +37,22 @@ class PassTimes {
 
  private:
   struct Seen {
+    int32_t rows = 0;
     std::array<double, 3> last{};
     int64_t n = 0;
     int64_t at = 0;  // the pass of the newest, or of the last doubt
     double doubt = 1.0;
+    double believed = 0.0;  // seconds
+    void believe();
+    int64_t doubted_at() const;  // the pass; far away if it is sure
   };
-  static double believed(const Seen& seen);
+  using Widths = std::vector<Seen>;
+  Widths::const_iterator at_least(int32_t rows) const;
+  double seconds(int32_t rows, Widths::const_iterator above) const;
 
-  std::map<int32_t, Seen> seen_;  // by rows
+  Widths seen_;  // by rows, rising
   int64_t passes_ = 0;
+  int64_t next_doubt_ = std::numeric_limits<int64_t>::max();  // at the earliest, of any width
 };
 
 }  // namespace sluice

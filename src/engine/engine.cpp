@@ -125,7 +125,7 @@ Status Engine::set_method(RequestId id, const std::string& method, const std::ve
   // The draft models forget the tree, so that they can be asked again for what they told the other method.
   for (Lane& lane : std::span(lanes_).subspan(1)) {
     Residency& there = request.residency(lane.model);
-    for (const auto& [node, resident] : there) lane.cells.give_back(request.sequence, resident.cell);
+    for (const Cell cell : there.cells()) lane.cells.give_back(request.sequence, cell);
     there.clear();
   }
   request.method = std::move(next);

@@ -21,19 +21,24 @@ constexpr double kSoon = 0.05, kLate = 0.02;
 std::optional<double> Engine::news_due() const {
   const Lane& lane = target();
   const double step = lane.transit / static_cast<double>(lane.stages.size()), now = executor_->now();
-  std::optional<double> earliest;
-  const auto expect = [&](double due) {
-    const double latest = due + kLate * step;
-    if (latest > now && due - now < kSoon * step && (!earliest || latest < *earliest)) earliest = latest;
+  const auto soon = [&](double due) { return due + kLate * step > now && due - now < kSoon * step; };
+  const auto has_root_in = [&](BatchId batch) {
+    return std::any_of(running_.begin(), running_.end(), [&](const Request* request) {
+      const Resident* root = request->speculation.target.find(request->speculation.tree.root().id);
+      return root != nullptr && root->batch == batch && request->method->speculates();
+    });
   };
-  for (const Request* request : running_) {
-    const Resident* root = request->speculation.target.find(request->speculation.tree.root().id);
-    if (root == nullptr || !request->method->speculates()) continue;
-    expect(lane.in_flight.at(root->batch).submitted + lane.transit);
+  std::optional<double> first;
+  for (const auto& [batch, flight] : lane.in_flight) {
+    const double due = flight.submitted + lane.transit;
+    if (!soon(due) || !has_root_in(batch)) continue;
+    first = due;
+    break;
   }
   for (const Lane& draft : std::span(lanes_).subspan(1))
-    if (const auto due = draft.due()) expect(*due);
-  return earliest;
+    if (const auto due = draft.due(); due && soon(*due)) first = std::min(first.value_or(*due), *due);
+  if (first) *first += kLate * step;
+  return first;
 }
 
 // What enters one model may be what another was waiting for: a draft model goes on below a tree when that has entered.
@@ -46,18 +51,19 @@ void Engine::feed() {
 bool Engine::feed_idle() {
   if (running_.empty()) return false;
   std::vector<Room> rooms;
-  bool idle = false;
+  for (const Lane& lane : lanes_) rooms.push_back(lane.room());
+  const auto idle = [](const Room& room) { return room.idle; };
+  if (std::none_of(rooms.begin(), rooms.end(), idle)) return false;
   const double now = executor_->now();
   const auto news = news_due();
-  for (const Lane& lane : lanes_) {
-    rooms.push_back(lane.room());
+  for (size_t m = 0; m < lanes_.size(); ++m) {
+    const Lane& lane = lanes_[m];
     // A draft model's own answer comes just after it has fallen free, and its next questions depend on it.
     const bool answers = lane.model != kTarget && lane.due() && *lane.due() - now < kSoon * lane.transit;
-    if (rooms.back().idle && !answers && news) executor_->wake_at(*news);
-    rooms.back().idle = rooms.back().idle && !answers && !news;
-    idle = idle || rooms.back().idle;
+    if (rooms[m].idle && !answers && news) executor_->wake_at(*news);
+    rooms[m].idle = rooms[m].idle && !answers && !news;
   }
-  if (!idle) return false;
+  if (std::none_of(rooms.begin(), rooms.end(), idle)) return false;
   auto [plans, broken] = scheduler_.compose(running_, rooms);
   for (const auto& [request, why] : broken) fail(*request, why);
   if (!broken.empty()) return true;  // the others are asked again
@@ -142,7 +148,7 @@ void Engine::add_row(Lane& lane, const Planned& planned, Batch& batch) {
   Row& row = batch.rows.emplace_back(
       Row{.sequence = request.sequence, .cell = lane.cells.take(request.sequence), .index = index, .tapped = false});
   if (lane.model == kTarget) row.tapped = asks_head(request);
-  TraceRow traced{.node = planned.node, .request = request.id.value, .log_path = planned.log_path};
+  TraceRow traced{.node = planned.node, .request = request.id.value};
   if (!planned.node.valid()) {
     row.kind = Row::Kind::kPrompt;
     row.position = static_cast<int32_t>(there.committed.size());
@@ -167,6 +173,7 @@ void Engine::add_row(Lane& lane, const Planned& planned, Batch& batch) {
       request.stats.drafted += lane.model == kTarget;
     }
     traced.probability = node.probability;
+    traced.log_path = node.log_path;
     there.enter(node.id, {row.cell, batch.id, index});
     if (lane.model == kTarget && node.draws) {
       batch.draws.push_back(*node.draws);

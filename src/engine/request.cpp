@@ -58,14 +58,14 @@ std::optional<size_t> Request::source_of(ModelId draft) const {
   return std::nullopt;
 }
 
-void Request::learn_pace(double now, double guessed, bool came) {
+void Request::learn_pace(double now, double expected, bool came) {
   constexpr double kNewest = 1.0 / 16;  // of the average
   if (n_answer() > 1) {
     const double seconds = now - stats.last_token;
     const double weight = std::max(kNewest, 1.0 / static_cast<double>(n_answer() - 1));
     seconds_per_token_ += weight * (seconds - seconds_per_token_);
   }
-  trust_.learn(guessed, came);
+  trust_.learn(expected, came);
 }
 
 std::optional<double> Request::seconds_per_token() const {

@@ -103,8 +103,8 @@ struct Request {
   std::string source_name() const;
   Fusion fusion;  // of a draft model and n-grams
   // The target has named the token after the root, of whose children those that entered were guessed to come with
-  // probability `guessed` in all; whether it was one of them.
-  void learn_pace(double now, double guessed, bool came);
+  // probability `expected` in all; whether it was one of them.
+  void learn_pace(double now, double expected, bool came);
   // Of the newest tokens; none before there are enough.
   std::optional<double> seconds_per_token() const;
   // How often guesses of late came true, of as often as their sources said; at most 1.

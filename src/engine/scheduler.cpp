@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
 #include <set>
 
 #include "engine/head_feed.h"
+#include "engine/price.h"
 #include "engine/shares.h"
 
 namespace sluice {
@@ -87,48 +86,6 @@ constexpr size_t kPromptQuantum = 16;
 // A request is asked for up to so many times its share of a batch, since others may want less.
 constexpr size_t kOverShare = 2;
 
-bool fill_the_pipeline(std::span<Request* const> requests) {
-  return std::any_of(requests.begin(), requests.end(),
-                     [](const Request* request) { return request->method->fills_pipeline(); });
-}
-
-// What a row saves must exceed its price by so much: both are estimates, and of many the best look better than they
-// are.
-constexpr double kMargin = 1.1;
-
-// The time between tokens of all requests together: what a row must save that is right for sure. Requests that have not
-// said enough yet count as the others do. As long as nobody has, they are taken to decode plainly, in passes that cost
-// no less than any that was seen; but a tree or chain that waits for its verdict is tried as it is.
-double seconds_per_token(std::span<Request* const> requests, const Room& room) {
-  double rate = 0.0;
-  size_t known = 0, answering = 0;
-  for (const Request* request : requests) {
-    answering += request->prompt_rows_left(kTarget) == 0;
-    if (const auto seconds = request->seconds_per_token(); seconds && *seconds > 0.0) rate += 1.0 / *seconds, ++known;
-  }
-  if (known == 0) {
-    constexpr double kLong = 1.0;  // more than any pass takes
-    if (answering <= 1 && !fill_the_pipeline(requests)) return kLong;
-    const auto at_once = static_cast<int32_t>(std::max<size_t>(1, answering));
-    const double pass = room.times->seconds(std::max(at_once, room.times->narrowest()));
-    return pass * static_cast<double>(room.stages) / at_once;
-  }
-  return static_cast<double>(known) / (rate * static_cast<double>(std::max(known, answering)));
-}
-
-// What a pass costs all who wait for it, in passes of a stage: with nothing beside it a batch passes every stage while
-// the others idle, unless there are methods that fill them.
-double passes(std::span<Request* const> requests, const Room& room) {
-  if (fill_the_pipeline(requests)) return 1.0;
-  return static_cast<double>(room.stages) / static_cast<double>(std::min(room.stages, room.under_way + 1));
-}
-
-// Rows that a batch may have by guesses: what is wider than anything that was seen is tried step by step.
-size_t widest_try(const PassTimes& times) {
-  constexpr int32_t kStep = 8;
-  return static_cast<size_t>(times.widest() + std::max(kStep, times.widest() / 2));
-}
-
 bool is_root(const Planned& row) { return row.request->speculation.tree.root().id == row.node; }
 
 size_t prompt_rows(std::span<Request* const> requests) {
@@ -137,62 +94,43 @@ size_t prompt_rows(std::span<Request* const> requests) {
   return rows;
 }
 
-// The log of the least probability with which a row of the target can pay beside those that enter anyway.
-double worthwhile(std::span<Request* const> requests, const Room& room, const Scheduler::Options& options,
-                  double seconds_per_token) {
-  const size_t prompts = std::min(prompt_rows(requests), static_cast<size_t>(options.prompt_chunk));
+// Rows of a batch that enter whatever they cost, if there is room.
+size_t rows_anyway(std::span<Request* const> requests, size_t prompt_chunk) {
   const auto waits = [](const Request* request) {
     return request->prompt_rows_left(kTarget) == 0 &&
            !request->speculation.target.entered(request->speculation.tree.root().id);
   };
   const auto roots = std::count_if(requests.begin(), requests.end(), waits);
-  const double price =
-      room.times->least_price(static_cast<int32_t>(prompts) + static_cast<int32_t>(roots), options.row_budget);
-  return std::log(kMargin * price * passes(requests, room) / seconds_per_token);  // -inf for a price of 0
+  return static_cast<size_t>(roots) + std::min(prompt_rows(requests), prompt_chunk);
 }
 
-bool likelier(const Planned& a, const Planned& b) { return a.worth > b.worth; }
+// A child is never likelier than its parent and has a larger id, so parents come first.
+constexpr auto kLikelier = [](const Planned& a, const Planned& b) {
+  if (a.worth != b.worth) return a.worth > b.worth;
+  return a.turn != b.turn ? a.turn < b.turn : a.node < b.node;
+};
 
 // Of rows, the best first, each request keeps as many as its share of `budget` is. The first that must do with less
 // than it wants, if any.
-Request* cut_to_shares(std::vector<Planned>& rows, size_t budget) {
+Request* cut_to_shares(std::vector<Planned>& rows, size_t budget, std::span<Request* const> requests) {
   if (rows.size() <= budget) return nullptr;
-  std::vector<Request*> requests;  // in the order in which they come
-  std::map<Request*, size_t> number;
-  std::vector<size_t> wants;
-  for (const Planned& row : rows) {
-    const auto [at, fresh] = number.try_emplace(row.request, requests.size());
-    if (fresh) requests.push_back(row.request), wants.push_back(0);
-    ++wants[at->second];
-  }
+  std::vector<size_t> wants(requests.size());
+  for (const Planned& row : rows) ++wants[row.turn];
   std::vector<size_t> left = shares(wants, budget, 1);
-  Request* first_short = nullptr;
-  for (size_t i = 0; i < wants.size() && first_short == nullptr; ++i)
-    if (left[i] < wants[i]) first_short = requests[i];
+  const auto first_short = std::mismatch(wants.begin(), wants.end(), left.begin()).first;
   std::erase_if(rows, [&](const Planned& row) {
-    size_t& mine = left[number.at(row.request)];
+    size_t& mine = left[row.turn];
     if (mine == 0) return true;
     --mine;
     return false;
   });
-  return first_short;
+  return first_short == wants.end() ? nullptr : requests[static_cast<size_t>(first_short - wants.begin())];
 }
 
-// The rows of each request side by side, in the order in which the requests come.
-std::vector<Planned> side_by_side(std::span<const Planned> rows) {
-  if (std::all_of(rows.begin(), rows.end(), [&](const Planned& row) { return row.request == rows[0].request; }))
-    return {rows.begin(), rows.end()};
-  std::map<const Request*, size_t> number;
-  std::vector<std::vector<Planned>> groups;
-  for (const Planned& row : rows) {
-    const auto [at, fresh] = number.try_emplace(row.request, groups.size());
-    if (fresh) groups.emplace_back();
-    groups[at->second].push_back(row);
-  }
-  std::vector<Planned> grouped;
-  grouped.reserve(rows.size());
-  for (const auto& group : groups) grouped.insert(grouped.end(), group.begin(), group.end());
-  return grouped;
+// The rows of each request side by side.
+void put_side_by_side(std::vector<Planned>& rows) {
+  const auto by_turn = [](const Planned& a, const Planned& b) { return a.turn < b.turn; };
+  if (!std::is_sorted(rows.begin(), rows.end(), by_turn)) std::stable_sort(rows.begin(), rows.end(), by_turn);
 }
 
 }  // namespace
@@ -215,20 +153,23 @@ Plans Scheduler::compose(std::span<Request* const> by_arrival, std::span<const R
   std::vector<std::vector<Asked>> asked(rooms.size());
   std::vector<Planned> rows;
   const std::vector<Request*> requests = in_turn(by_arrival);
-  const double seconds = seconds_per_token(requests, rooms[0]);
-  const double floor = worthwhile(requests, rooms[0], options_, seconds);
-  for (Request* request : requests) {
+  const Price price(requests, rooms[0]);
+  const double floor = price.floor(rows_anyway(requests, static_cast<size_t>(options_.prompt_chunk)),
+                                   static_cast<size_t>(options_.row_budget));
+  for (uint32_t turn = 0; turn < requests.size(); ++turn) {
+    Request* const request = requests[turn];
     Idle idle = idle_for(*request, rooms);
     if (!idle.first_stage && idle.sources == 0) continue;
     idle.n_requests = requests.size();
     idle.rows = std::max<size_t>(1, kOverShare * static_cast<size_t>(options_.row_budget) / requests.size());
     constexpr double kSure = -1e-6;  // a log: a root is above every floor
-    idle.floor = std::min(kSure, floor - std::log(request->trust()));
+    const double doubt = std::log(request->trust());
+    idle.floor = std::min(kSure, floor - doubt);
     const Speculation& speculation = request->speculation;
-    const auto plan = [&, doubt = std::log(request->trust())](NodeId id) {
+    const auto plan = [&](NodeId id) {
       const auto& node = speculation.tree.node(id);
       const int32_t guesses = node.position - speculation.tree.root().position;  // on its path, each to be right
-      return Planned{request, id, node.log_path, node.log_path + guesses * doubt};
+      return Planned{request, id, turn, node.log_path + guesses * doubt};
     };
     try {
       const Proposal proposal = propose_all(*request, idle);
@@ -246,58 +187,52 @@ Plans Scheduler::compose(std::span<Request* const> by_arrival, std::span<const R
   for (const auto& [broken, why] : plans.broken)
     for (auto& asks : asked) std::erase_if(asks, [b = broken](const Asked& ask) { return ask.row.request == b; });
   if (!plans.broken.empty()) return plans;  // those that are left are asked again
-  if (rooms[0].idle) plans.models[0] = compose_target(rows, requests, rooms[0], seconds);
+  if (rooms[0].idle) plans.models[0] = compose_target(rows, requests, rooms[0], price);
   for (size_t m = 1; m < rooms.size(); ++m)
     if (rooms[m].idle)
-      plans.models[m] =
-          compose_draft(std::move(asked[m]), requests, ModelId(static_cast<int32_t>(m)), rooms[m], seconds);
+      plans.models[m] = compose_draft(std::move(asked[m]), requests, ModelId(static_cast<int32_t>(m)), rooms[m], price);
   return plans;
 }
 
 std::vector<Planned> Scheduler::roots_alone(std::span<Request* const> by_arrival, const Room& room) {
   const std::vector<Request*> requests = in_turn(by_arrival);
   std::vector<Planned> roots;
-  for (Request* request : requests) {
+  for (uint32_t turn = 0; turn < requests.size(); ++turn) {
+    Request* const request = requests[turn];
     const NodeId root = request->speculation.tree.root().id;
     if (request->prompt_rows_left(kTarget) == 0 && !request->speculation.target.entered(root))
-      roots.push_back({request, root});
+      roots.push_back({request, root, turn});
   }
-  return compose_target(roots, requests, room, 1.0);
+  return compose_target(roots, requests, room, Price(requests, room));
 }
 
 std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed, std::span<Request* const> requests,
-                                               const Room& room, double seconds_per_token) {
+                                               const Room& room, const Price& price) {
   const size_t budget = this->budget(room);
   const size_t prompts = std::min(prompt_rows(requests), static_cast<size_t>(options_.prompt_chunk));
   const size_t for_prompts = std::min({prompts, std::max<size_t>(1, budget / kPromptPart), budget});
   const Request* first_short = nullptr;
   std::vector<Planned> rows, guesses;
-  std::set<const Request*> left_out;
+  std::vector<bool> left_out(requests.size());
   for (const Planned& row : proposed) {
     if (!is_root(row)) {
-      if (!left_out.contains(row.request)) guesses.push_back(row);
+      if (!left_out[row.turn]) guesses.push_back(row);
     } else if (rows.size() < budget - for_prompts) {
       rows.push_back(row);
     } else {
-      left_out.insert(row.request);
+      left_out[row.turn] = true;
       if (first_short == nullptr) first_short = row.request;
     }
   }
 
-  // What the rows cost that enter anyway must be known before it can be said what more of them cost.
-  if (!room.knows_times && !rows.empty() && fill_the_pipeline(requests)) guesses.clear();
-  // A child is never likelier than its parent, so the order by probability keeps parents first.
-  std::stable_sort(guesses.begin(), guesses.end(), likelier);
-  std::vector<double> gains;
-  for (const Planned& guess : guesses) gains.push_back(std::exp(guess.worth));
-  const size_t anyway = rows.size() + std::min(prompts, budget - rows.size());
-  guesses.resize(room.times->best_addition(static_cast<int32_t>(anyway), gains,
-                                           seconds_per_token / (kMargin * passes(requests, room))));
-  const size_t widest =
-      room.knows_times ? std::max(anyway, widest_try(*room.times)) : std::numeric_limits<size_t>::max();
-  guesses.resize(std::min(guesses.size(), widest - anyway));
+  std::sort(guesses.begin(), guesses.end(), kLikelier);
+  std::vector<double> chances;
+  chances.reserve(guesses.size());
+  for (const Planned& guess : guesses) chances.push_back(std::exp(guess.worth));
+  guesses.resize(price.worthwhile(rows.size() + std::min(prompts, budget - rows.size()), chances));
   // What is promised may still be taken by guesses that entered before the promise: then it must wait for them to die.
-  const Request* shortest = cut_to_shares(guesses, std::min(budget - for_prompts - rows.size(), room.spare_cells));
+  const Request* shortest =
+      cut_to_shares(guesses, std::min(budget - for_prompts - rows.size(), room.spare_cells), requests);
   if (first_short == nullptr) first_short = shortest;
   rows.insert(rows.end(), guesses.begin(), guesses.end());
 
@@ -305,7 +240,7 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
   for (const Request* request : requests) wants.push_back(request->prompt_rows_left(kTarget));
   const auto chunks = shares(wants, std::min(prompts, budget - rows.size()), kPromptQuantum);
   for (size_t i = 0; i < requests.size(); ++i) {
-    rows.insert(rows.end(), chunks[i], Planned{.request = requests[i]});
+    rows.insert(rows.end(), chunks[i], Planned{.request = requests[i], .turn = static_cast<uint32_t>(i)});
     if (first_short == nullptr && chunks[i] < std::min(wants[i], kPromptQuantum)) first_short = requests[i];
   }
   // Whoever lacked something is served first next time; else everybody in turn.
@@ -313,11 +248,12 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
     first_ = first_short->id;
   else if (!rows.empty())
     first_ = RequestId(requests.front()->id.value + 1);
-  return side_by_side(rows);
+  put_side_by_side(rows);
+  return rows;
 }
 
 std::vector<Planned> Scheduler::compose_draft(std::vector<Asked> asked, std::span<Request* const> requests,
-                                              ModelId model, const Room& room, double seconds_per_token) {
+                                              ModelId model, const Room& room, const Price& price) {
   constexpr size_t kWorthAPass = 16, kBacklog = 256;
   const size_t budget = this->budget(room);
   std::vector<Planned> rows;
@@ -338,7 +274,7 @@ std::vector<Planned> Scheduler::compose_draft(std::vector<Asked> asked, std::spa
   }
   const auto chunks = shares(wants, std::min(budget, static_cast<size_t>(options_.prompt_chunk)), kPromptQuantum);
   for (size_t i = 0; i < requests.size(); ++i) {
-    rows.insert(rows.end(), chunks[i], Planned{.request = requests[i]});
+    rows.insert(rows.end(), chunks[i], Planned{.request = requests[i], .turn = static_cast<uint32_t>(i)});
     const bool serves = requests[i]->method->speculates() && requests[i]->source_of(model);
     if (serves && chunks[i] == requests[i]->prompt_rows_left(model) &&
         (!room.head || room.head->knows_committed(*requests[i])))
@@ -347,11 +283,13 @@ std::vector<Planned> Scheduler::compose_draft(std::vector<Asked> asked, std::spa
 
   std::erase_if(asked, [&](const Asked& ask) { return !ready.contains(ask.row.request); });
   std::stable_sort(asked.begin(), asked.end(), [](const Asked& a, const Asked& b) {
-    return a.blocks != b.blocks ? a.blocks : likelier(a.row, b.row);
+    return a.blocks != b.blocks ? a.blocks : a.row.worth > b.row.worth;
   });
-  keep_what_pays(asked, rows.size(), room, seconds_per_token);
-  for (const Planned& row : with_ancestors(asked, model, room, budget - rows.size())) rows.push_back(row);
-  return side_by_side(rows);
+  keep_what_pays(asked, rows.size(), room, price.seconds_per_token());
+  const auto nodes = with_ancestors(asked, requests.size(), model, room, budget - rows.size());
+  rows.insert(rows.end(), nodes.begin(), nodes.end());
+  put_side_by_side(rows);
+  return rows;
 }
 
 // Leaves out questions that may wait and whose answers are not worth their rows.
@@ -374,17 +312,12 @@ void Scheduler::keep_what_pays(std::vector<Asked>& asked, size_t rows_anyway, co
 
 // The nodes asked for, with those of their ancestors that the model doesn't know, as far as rows and cells go and
 // nobody takes more than its share.
-std::vector<Planned> Scheduler::with_ancestors(std::span<const Asked> asked, ModelId model, const Room& room,
-                                               size_t budget) {
-  std::map<const Request*, size_t> number;
-  std::vector<size_t> wants;
-  for (const Asked& ask : asked) {
-    const auto [at, fresh] = number.try_emplace(ask.row.request, wants.size());
-    if (fresh) wants.push_back(0);
-    ++wants[at->second];
-  }
+std::vector<Planned> Scheduler::with_ancestors(std::span<const Asked> asked, size_t n_requests, ModelId model,
+                                               const Room& room, size_t budget) {
+  std::vector<size_t> wants(n_requests);
+  for (const Asked& ask : asked) ++wants[ask.row.turn];
   const std::vector<size_t> share = shares(wants, budget, 1);
-  std::vector<size_t> taken(share.size());
+  std::vector<size_t> taken(n_requests);
   size_t spare = room.spare_cells;
   std::vector<Planned> rows;
   std::set<std::pair<const Request*, NodeId>> planned;
@@ -405,15 +338,15 @@ std::vector<Planned> Scheduler::with_ancestors(std::span<const Asked> asked, Mod
     // Where there is no room for all of them the oldest go first.
     if (const size_t most = std::min(budget, spare + 1); rows.empty() && missing.size() > most)
       missing.erase(missing.begin(), missing.end() - static_cast<ptrdiff_t>(most));
-    size_t& mine = taken[number.at(request)];
+    size_t& mine = taken[ask.row.turn];
     // The first question of a request may bring as many ancestors as it takes.
     if (missing.empty()) continue;
-    const bool within_share = mine == 0 || mine + missing.size() <= share[number.at(request)];
+    const bool within_share = mine == 0 || mine + missing.size() <= share[ask.row.turn];
     if (!within_share || rows.size() + missing.size() > budget || missing.size() > spare + 1) continue;
     mine += missing.size();
     for (size_t i = missing.size(); i-- > 0;) {
       planned.emplace(request, missing[i]);
-      rows.push_back({request, missing[i], tree.node(missing[i]).log_path});
+      rows.push_back({request, missing[i], ask.row.turn});
       spare -= std::min<size_t>(spare, tree.node(missing[i]).parent.valid());
     }
   }

@@ -8,29 +8,18 @@
 
 #include "base/wire.h"
 #include "engine/request.h"
+#include "engine/room.h"
 
 namespace sluice {
+
+class Price;
 
 // A row of a batch and whose it is.
 struct Planned {
   Request* request = nullptr;
-  NodeId node;  // none: the next prompt row
-  double log_path = 0.0;
+  NodeId node;         // none: the next prompt row
+  uint32_t turn = 0;   // its request's, among those that run
   double worth = 0.0;  // log of the probability that the row is of use, its source's word taken for what it has shown
-};
-
-class HeadFeed;
-
-// What a model can take.
-struct Room {
-  bool idle = false;  // its first stage has nothing to do
-  size_t free_cells = 0;
-  size_t spare_cells = 0;  // free ones that are not promised to committed tokens and roots
-  size_t stages = 1;
-  size_t under_way = 0;  // batches
-  const PassTimes* times = nullptr;
-  bool knows_times = true;         // from passes of its own kind, not just from prompts
-  const HeadFeed* head = nullptr;  // if it is one
 };
 
 // What enters the idle models; by model, the target first.
@@ -73,12 +62,12 @@ class Scheduler {
   };
   std::vector<Request*> in_turn(std::span<Request* const> requests) const;
   std::vector<Planned> compose_target(std::span<const Planned> rows, std::span<Request* const> requests,
-                                      const Room& room, double seconds_per_token);
+                                      const Room& room, const Price& price);
   std::vector<Planned> compose_draft(std::vector<Asked> asked, std::span<Request* const> requests, ModelId model,
-                                     const Room& room, double seconds_per_token);
+                                     const Room& room, const Price& price);
   static void keep_what_pays(std::vector<Asked>& asked, size_t rows_anyway, const Room& room, double seconds_per_token);
-  static std::vector<Planned> with_ancestors(std::span<const Asked> asked, ModelId model, const Room& room,
-                                             size_t budget);
+  static std::vector<Planned> with_ancestors(std::span<const Asked> asked, size_t n_requests, ModelId model,
+                                             const Room& room, size_t budget);
   size_t budget(const Room& room) const;
 
   Options options_;

@@ -58,10 +58,11 @@ void append_level(TokenTree& tree, int32_t width, double floor) {
 
 std::vector<NodeId> first_waiting_levels(const Speculation& speculation, int32_t count) {
   std::vector<std::pair<int32_t, NodeId>> waiting;  // with their positions
+  waiting.reserve(speculation.tree.size());
   for (const auto& node : speculation.tree.nodes())
     if (!speculation.target.entered(node.id)) waiting.emplace_back(node.position, node.id);
   // Levels are in the order of ids unless another method has grown the tree.
-  std::sort(waiting.begin(), waiting.end());
+  if (!std::is_sorted(waiting.begin(), waiting.end())) std::sort(waiting.begin(), waiting.end());
   std::vector<NodeId> levels;
   for (const auto& [position, node] : waiting)
     if (position < waiting.front().first + count) levels.push_back(node);

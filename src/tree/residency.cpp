@@ -72,4 +72,26 @@ void CellPool::take_from_others(std::vector<Cell>& free) {
   if (others.empty()) holders_.erase(holder);
 }
 
+void Residency::enter(NodeId node, Resident resident) {
+  SLUICE_CHECK(node.valid() && resident.cell.valid() && !entered(node), "a node enters a model once");
+  if (slots_.empty()) first_ = node.value;
+  while (first_ > node.value) slots_.emplace_front(), --first_;
+  const auto place = static_cast<size_t>(node.value - first_);
+  if (place >= slots_.size()) slots_.resize(place + 1);
+  slots_[place] = resident;
+}
+
+void Residency::leave(NodeId node) {
+  if (!entered(node)) return;
+  slots_[static_cast<size_t>(node.value - first_)] = {};
+  while (!slots_.empty() && !slots_.front().cell.valid()) slots_.pop_front(), ++first_;
+}
+
+std::vector<Cell> Residency::cells() const {
+  std::vector<Cell> cells;
+  for (const Resident& there : slots_)
+    if (there.cell.valid()) cells.push_back(there.cell);
+  return cells;
+}
+
 }  // namespace sluice

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <iterator>
 #include <map>
 #include <set>
-#include <unordered_map>
 #include <vector>
 
 #include "base/ids.h"
@@ -55,20 +56,22 @@ class Residency {
   std::vector<Cell> committed;  // committed[i] holds token i of the sequence; not all of them may have entered yet
   size_t settled = 0;           // of a head: how many of the committed tokens will not be computed again
 
-  bool entered(NodeId node) const { return residents_.contains(node); }
+  bool entered(NodeId node) const { return find(node) != nullptr; }
   const Resident* find(NodeId node) const {
-    const auto at = residents_.find(node);
-    return at == residents_.end() ? nullptr : &at->second;
+    const int64_t place = int64_t{node.value} - first_;
+    if (place < 0 || place >= std::ssize(slots_)) return nullptr;
+    const Resident& there = slots_[static_cast<size_t>(place)];
+    return there.cell.valid() ? &there : nullptr;
   }
-  void enter(NodeId node, Resident resident) { residents_.emplace(node, resident); }
-  void leave(NodeId node) { residents_.erase(node); }
-  void clear() { residents_.clear(); }
-  size_t size() const { return residents_.size(); }
-  auto begin() const { return residents_.begin(); }
-  auto end() const { return residents_.end(); }
+  void enter(NodeId node, Resident resident);  // REQUIRES: node and resident.cell are valid, !entered(node)
+  void leave(NodeId node);
+  void clear() { slots_.clear(); }
+  std::vector<Cell> cells() const;  // of the nodes
 
  private:
-  std::unordered_map<NodeId, Resident> residents_;
+  // By the node's id less first_: ids rise, so those that are here are close to one another.
+  std::deque<Resident> slots_;
+  int32_t first_ = 0;
 };
 
 }  // namespace sluice

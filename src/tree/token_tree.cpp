@@ -8,13 +8,16 @@
 
 namespace sluice {
 
-TokenTree::TokenTree(Token root, int32_t position) {
+TokenTree::TokenTree(Token root, int32_t position) : deepest_(position) {
   nodes_.push_back({.id = NodeId(next_id_++), .token = root, .position = position, .text = prolong(0, root)});
+  at_ = {0};
 }
 
 const TokenTree::Node* TokenTree::find(NodeId id) const {
-  const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), id, [](const Node& n, NodeId i) { return n.id < i; });
-  return at != nodes_.end() && at->id == id ? &*at : nullptr;
+  const int64_t place = int64_t{id.value} - root().id.value;
+  if (place < 0 || place >= std::ssize(at_)) return nullptr;
+  const int32_t at = at_[static_cast<size_t>(place)];
+  return at < 0 ? nullptr : &nodes_[static_cast<size_t>(at)];
 }
 
 const TokenTree::Node& TokenTree::node(NodeId id) const {
@@ -27,12 +30,6 @@ std::optional<NodeId> TokenTree::child(NodeId parent, Token token) const {
   for (const Node& n : nodes_)
     if (n.parent == parent && n.token == token) return n.id;
   return std::nullopt;
-}
-
-int32_t TokenTree::deepest() const {
-  int32_t position = 0;
-  for (const Node& n : nodes_) position = std::max(position, n.position);
-  return position;
 }
 
 bool TokenTree::is_ancestor(NodeId ancestor, NodeId of) const {
@@ -75,6 +72,8 @@ NodeId TokenTree::append(NodeId parent, Token token, float probability) {
              .log_path = above.log_path + std::log(std::max(probability, 1e-30f)),
              .text = prolong(above.text, token),
              .free = !above.drafted && above.foretold};
+  deepest_ = std::max(deepest_, added.position);
+  at_.push_back(static_cast<int32_t>(nodes_.size()));
   nodes_.push_back(std::move(added));
   return nodes_.back().id;
 }
@@ -136,6 +135,12 @@ TokenTree::Advance TokenTree::advance(Token token) {
   }
   if (!next) kept.push_back({.id = NodeId(next_id_++), .token = token, .position = position, .text = text});
   nodes_ = std::move(kept);
+  at_.assign(static_cast<size_t>(next_id_ - root().id.value), -1);
+  deepest_ = position;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    at_[static_cast<size_t>(nodes_[i].id.value - root().id.value)] = static_cast<int32_t>(i);
+    deepest_ = std::max(deepest_, nodes_[i].position);
+  }
   return result;
 }
 

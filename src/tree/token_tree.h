@@ -47,7 +47,7 @@ class TokenTree {
   bool contains(NodeId id) const { return find(id) != nullptr; }
   const Node& node(NodeId id) const;  // REQUIRES: contains(id)
   std::optional<NodeId> child(NodeId parent, Token token) const;
-  int32_t deepest() const;                             // the largest position of a node
+  int32_t deepest() const { return deepest_; }         // the largest position of a node
   bool is_ancestor(NodeId ancestor, NodeId of) const;  // a node is its own ancestor
 
   // Tokens from the root's child down to the node; empty for the root.
@@ -79,7 +79,9 @@ class TokenTree {
   static void mark_grown(Node& parent, Token token);
 
   std::vector<Node> nodes_;  // sorted by id; [0] is the root
+  std::vector<int32_t> at_;  // where node id stands in nodes_, by id less the root's; -1: it is gone
   int32_t next_id_ = 0;
+  int32_t deepest_;
 };
 
 }  // namespace sluice

@@ -1,0 +1,65 @@
+#include "engine/price.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sluice {
+
+namespace {
+
+// What a row saves must exceed its price by so much: both are estimates, and of many the best look better than they
+// are.
+constexpr double kMargin = 1.1;
+
+// Requests that have not said enough yet count as the others do. As long as nobody has, they are taken to decode
+// plainly, in passes that cost no less than any that was seen; but a tree or chain that waits for its verdict is tried
+// as it is.
+double time_between_tokens(std::span<Request* const> requests, const Room& room, bool fills) {
+  double rate = 0.0;
+  size_t known = 0, answering = 0;
+  for (const Request* request : requests) {
+    answering += request->prompt_rows_left(kTarget) == 0;
+    if (const auto seconds = request->seconds_per_token(); seconds && *seconds > 0.0) rate += 1.0 / *seconds, ++known;
+  }
+  if (known > 0) return static_cast<double>(known) / (rate * static_cast<double>(std::max(known, answering)));
+  constexpr double kLong = 1.0;  // more than any pass takes
+  if (answering <= 1 && !fills) return kLong;
+  const auto at_once = static_cast<int32_t>(std::max<size_t>(1, answering));
+  const double pass = room.times->seconds(std::max(at_once, room.times->narrowest()));
+  return pass * static_cast<double>(room.stages) / at_once;
+}
+
+}  // namespace
+
+Price::Price(std::span<Request* const> requests, const Room& target) : room_(target) {
+  fills_ = std::any_of(requests.begin(), requests.end(), [](const Request* r) { return r->method->fills_pipeline(); });
+  seconds_per_token_ = time_between_tokens(requests, target, fills_);
+}
+
+// What a pass costs all who wait for it, in passes of a stage: with nothing beside it a batch passes every stage while
+// the others idle, unless there are methods that fill them.
+double Price::passes() const {
+  if (fills_) return 1.0;
+  return static_cast<double>(room_.stages) / static_cast<double>(std::min(room_.stages, room_.under_way + 1));
+}
+
+// Rows that a batch may have by guesses: what is wider than anything that was seen is tried step by step.
+size_t Price::widest_try() const {
+  constexpr int32_t kStep = 8;
+  return static_cast<size_t>(room_.times->widest() + std::max(kStep, room_.times->widest() / 2));
+}
+
+double Price::floor(size_t anyway, size_t most) const {
+  const double price = room_.times->least_price(static_cast<int32_t>(anyway), static_cast<int32_t>(most));
+  return std::log(kMargin * price * passes() / seconds_per_token_);  // -inf for a price of 0
+}
+
+size_t Price::worthwhile(size_t anyway, std::span<const double> chances) const {
+  // What the rows cost that enter anyway must be known before it can be said what more of them cost.
+  if (!room_.knows_times && anyway > 0 && fills_) return 0;
+  const size_t pay =
+      room_.times->best_addition(static_cast<int32_t>(anyway), chances, seconds_per_token_ / (kMargin * passes()));
+  return room_.knows_times ? std::min(pay, std::max(anyway, widest_try()) - anyway) : pay;
+}
+
+}  // namespace sluice

@@ -1,0 +1,23 @@
+// What a model can take.
+#pragma once
+
+#include <cstddef>
+
+#include "base/pass_times.h"
+
+namespace sluice {
+
+class HeadFeed;
+
+struct Room {
+  bool idle = false;  // its first stage has nothing to do
+  size_t free_cells = 0;
+  size_t spare_cells = 0;  // free ones that are not promised to committed tokens and roots
+  size_t stages = 1;
+  size_t under_way = 0;  // batches
+  const PassTimes* times = nullptr;
+  bool knows_times = true;         // from passes of its own kind, not just from prompts
+  const HeadFeed* head = nullptr;  // if it is one
+};
+
+}  // namespace sluice
