@@ -39,5 +39,6 @@ function(sluice_test name)
   foreach(folder ${ARG_USES})
     target_link_libraries(${name}_test PRIVATE sluice_${folder})
   endforeach()
-  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 600)
+  # A busy machine may take its time to load a large library for the first time.
+  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT 600)
 endfunction()

@@ -1,72 +1,142 @@
 #include "base/pass_times.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <limits>
 
 namespace sluice {
 
+namespace {
+
+constexpr double kNewestOfMany = 1.0 / 32;  // of a running average
+
+int32_t widest_of_kind(int32_t rows) {
+  if (rows <= 8) return rows;
+  const int32_t step = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(rows - 1))) / 4;
+  return (rows + step - 1) / step * step;
+}
+
+}  // namespace
+
 void PassTimes::saw(int32_t rows, double seconds) {
   if (rows == 0) return;
   ++passes_;
-  if (passes_ >= next_doubt_) {
-    next_doubt_ = std::numeric_limits<int64_t>::max();
-    for (Seen& other : seen_) {
-      if (passes_ >= other.doubted_at()) {
-        other.doubt *= 0.8;
-        other.at = passes_;
-        other.believe();
-      }
-      next_doubt_ = std::min(next_doubt_, other.doubted_at());
-    }
+  if (passes_ >= next_doubt_) doubt();
+  const int32_t widest = widest_of_kind(rows);
+  auto kind =
+      std::lower_bound(seen_.begin(), seen_.end(), widest, [](const Kind& k, int32_t w) { return k.widest < w; });
+  if (kind == seen_.end() || kind->widest != widest) kind = seen_.insert(kind, Kind{.widest = widest});
+  if (kind->sure()) {
+    constexpr double kNewest = 1.0 / 2, kMost = 2.0;  // of the running average; more is something else
+    const double pace = seconds / usual(rows, at_least(rows), &Kind::seconds);
+    const double change = std::clamp(pace, pace_ / kMost, pace_ * kMost) / pace_ - 1.0;
+    noise_ += kNewestOfMany * (std::abs(change) - noise_);
+    pace_ *= 1.0 + kNewest * change;
   }
-  auto at = seen_.begin() + (at_least(rows) - seen_.cbegin());
-  if (at == seen_.end() || at->rows != rows) at = seen_.insert(at, Seen{.rows = rows});
-  Seen& seen = *at;
-  seen.last[static_cast<size_t>(seen.n++) % seen.last.size()] = seconds;
-  seen.at = passes_;
-  seen.doubt = 1.0;
-  seen.believe();
-  next_doubt_ = std::min(next_doubt_, seen.doubted_at());
+  const double before = kind->seconds;
+  kind->take({seconds / pace_, static_cast<double>(rows)}, passes_);
+  next_doubt_ = std::min(next_doubt_, kind->doubted_at);
+  if (kind->seconds != before || !kind->sure()) smooth_around(kind->rows);
 }
 
-void PassTimes::Seen::believe() {
-  const auto [a, b, c] = last;
-  if (n == 1)
-    believed = doubt * a;
-  else if (n == 2)
-    believed = doubt * std::min(a, b);
-  else
-    believed = std::max(std::min(a, b), std::min(std::max(a, b), c));
+// Draws what was seen seldom, and not of late, down towards what the kinds beside it suggest.
+void PassTimes::doubt() {
+  next_doubt_ = kNever;
+  for (size_t i = 0; i < seen_.size(); ++i) {
+    Kind& kind = seen_[i];
+    if (passes_ >= kind.doubted_at) {
+      kind.seconds = std::max(0.8 * kind.seconds, std::min(kind.seconds, without(i)));
+      kind.wait(passes_);
+      smooth_around(kind.rows);
+    }
+    next_doubt_ = std::min(next_doubt_, kind.doubted_at);
+  }
 }
 
-int64_t PassTimes::Seen::doubted_at() const {
+// Seconds of a kind as the others have it: between two on a line, beyond the widest rising as on average before it.
+double PassTimes::without(size_t kind) const {
+  const double rows = seen_[kind].rows;
+  if (seen_.size() == 1) return seen_[kind].seconds;
+  if (kind == 0) return seen_[1].seconds;
+  const Kind &below = seen_[kind - 1], &other = kind + 1 < seen_.size() ? seen_[kind + 1] : seen_.front();
+  if (below.rows == other.rows) return below.seconds;
+  const double slope = std::max(0.0, (other.seconds - below.seconds) / (other.rows - below.rows));
+  return below.seconds + slope * (rows - below.rows);
+}
+
+// After a change of the kind of so many rows.
+void PassTimes::smooth_around(double rows) {
+  for (Kind& near : seen_)
+    if (near.rows < 2 * rows && rows < 2 * near.rows) near.smooth = smoothed(near);
+}
+
+// The kind's own time where the line is further from it than its error explains: there the cost of a row changes.
+double PassTimes::smoothed(const Kind& kind) const {
+  const double error = 2.0 * noise_ * kind.seconds / std::sqrt(static_cast<double>(kind.n));
+  const double away = on_line(kind.rows) - kind.seconds;
+  if (error == 0.0) return kind.seconds;
+  return kind.seconds + away / (1.0 + (away / error) * (away / error));
+}
+
+// Of the line through the kinds of an octave to either side, the nearest and those that were seen often counting most
+// (a local linear regression), where it passes `rows`.
+double PassTimes::on_line(double rows) const {
+  constexpr int64_t kMost = 16;
+  double weights = 0, x = 0, y = 0, xx = 0, xy = 0;  // sums; x: from `rows`
+  for (const Kind& kind : seen_) {
+    const double ratio = std::min(kind.rows, rows) / std::max(kind.rows, rows);
+    const double weight = (2 * ratio - 1) * static_cast<double>(std::min(kind.n, kMost));
+    if (weight <= 0) continue;
+    const double away = kind.rows - rows;
+    weights += weight, x += weight * away, y += weight * kind.seconds;
+    xx += weight * away * away, xy += weight * away * kind.seconds;
+  }
+  const double spread = weights * xx - x * x;
+  const double slope = spread > 1e-9 * weights * weights ? (weights * xy - x * y) / spread : 0.0;
+  return (y - std::max(0.0, slope) * x) / weights;
+}
+
+void PassTimes::Kind::take(Pass pass, int64_t now) {
+  if (sure()) {
+    constexpr double kMost = 2.0;
+    const double weight = std::max(kNewestOfMany, 1.0 / static_cast<double>(++n));
+    rows += weight * (pass.rows - rows);
+    seconds += weight * (std::clamp(pass.seconds, seconds / kMost, seconds * kMost) - seconds);
+    return;
+  }
+  first[static_cast<size_t>(n++)] = pass;
+  const auto& [a, b, c] = first;
+  const Pass believed = n == 1 ? a : n == 2 ? std::min(a, b) : std::max(std::min(a, b), std::min(std::max(a, b), c));
+  rows = believed.rows;
+  seconds = believed.seconds;
+  wait(now);
+}
+
+void PassTimes::Kind::wait(int64_t now) {
   constexpr int64_t kUntilDoubted = 32;  // passes; of what was seen twice four times as many
-  if (n >= std::ssize(last)) return std::numeric_limits<int64_t>::max();
-  return at + (n == 1 ? 1 : 4) * kUntilDoubted + 1;
+  doubted_at = sure() ? kNever : now + (n == 1 ? 1 : 4) * kUntilDoubted + 1;
 }
 
 // The first width that is not less; the end if there is none.
-PassTimes::Widths::const_iterator PassTimes::at_least(int32_t rows) const {
-  return std::lower_bound(seen_.begin(), seen_.end(), rows, [](const Seen& s, int32_t r) { return s.rows < r; });
+PassTimes::Kinds::const_iterator PassTimes::at_least(int32_t rows) const {
+  return std::lower_bound(seen_.begin(), seen_.end(), rows, [](const Kind& k, int32_t r) { return k.rows < r; });
 }
 
-double PassTimes::seconds(int32_t rows) const { return seconds(rows, at_least(rows)); }
-
-// above: at_least(rows).
-double PassTimes::seconds(int32_t rows, Widths::const_iterator above) const {
+// At the usual pace; above: at_least(rows).
+double PassTimes::usual(int32_t rows, Kinds::const_iterator above, double Kind::*time) const {
   if (seen_.empty()) return 0.0;
   if (above == seen_.end()) {
-    const Seen &least = seen_.front(), &most = seen_.back();
-    const double rise = std::max(0.0, most.believed - least.believed);
-    return most.believed + (seen_.size() == 1 ? 0.0 : rise * (rows - most.rows) / (most.rows - least.rows));
+    const Kind &least = seen_.front(), &most = seen_.back();
+    const double rise = std::max(0.0, most.*time - least.*time);
+    return most.*time + (seen_.size() == 1 ? 0.0 : rise * (rows - most.rows) / (most.rows - least.rows));
   }
-  if (above->rows == rows) return above->believed;
-  if (above == seen_.begin()) return above->believed * rows / above->rows;
+  if (above->rows == rows) return (*above).*time;
+  if (above == seen_.begin()) return (*above).*time * rows / above->rows;
   const auto below = std::prev(above);
-  const double share = static_cast<double>(rows - below->rows) / (above->rows - below->rows);
-  return std::lerp(below->believed, above->believed, share);
+  const double share = (rows - below->rows) / (above->rows - below->rows);
+  return std::lerp((*below).*time, (*above).*time, share);
 }
 
 size_t PassTimes::best_addition(int32_t base, std::span<const double> gains, double seconds_per_gain) const {
@@ -74,12 +144,15 @@ size_t PassTimes::best_addition(int32_t base, std::span<const double> gains, dou
   const int32_t least = base == 0 ? 1 : 0, most = static_cast<int32_t>(gains.size());
   int32_t best = least;
   double sum = 0.0, best_value = -std::numeric_limits<double>::infinity();
+  // Of an average of so many passes that is the standard error.
+  const double unsure = noise_ * seconds(base + least) * std::sqrt(kNewestOfMany);
   auto above = at_least(base + least);
   for (int32_t n = 0; n <= most; ++n) {
     if (n > 0) sum += gains[static_cast<size_t>(n) - 1];
     if (n < least) continue;
     while (above != seen_.end() && above->rows < base + n) ++above;
-    const double value = sum * seconds_per_gain - seconds(base + n, above);
+    const double value =
+        sum * seconds_per_gain - pace_ * usual(base + n, above, &Kind::smooth) - (n > least ? unsure : 0.0);
     if (value > best_value) best = n, best_value = value;
   }
   return static_cast<size_t>(best);
@@ -92,7 +165,7 @@ double PassTimes::least_price(int32_t base, int32_t most) const {
   const double begin = seconds(first);
   double least = (seconds(most) - begin) / (most - first);
   for (auto at = at_least(first + 1); at != seen_.end() && at->rows < most; ++at)
-    least = std::min(least, (at->believed - begin) / (at->rows - first));
+    least = std::min(least, (pace_ * at->smooth - begin) / (at->rows - first));
   return std::max(0.0, least);
 }
 

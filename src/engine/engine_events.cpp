@@ -28,11 +28,16 @@ Status Engine::handle(const Event& event) {
 void Engine::handle_report(const StageReport& report) {
   Lane& lane = lanes_[static_cast<size_t>(report.model.value)];
   StageClock& clock = lane.stages[static_cast<size_t>(report.stage.value)];
-  clock.busy += report.end - report.begin;
-  clock.batches += report.rows_computed > 0;
+  const double seconds = report.end - report.begin;
+  clock.busy += seconds;
+  if (report.rows_computed > 0) {
+    constexpr double kNewest = 1.0 / 8;
+    clock.lately += std::max(kNewest, 1.0 / static_cast<double>(++clock.batches)) * (seconds - clock.lately);
+  }
   const auto flight = lane.in_flight.find(report.batch);
   const bool prompts = flight != lane.in_flight.end() && flight->second.prompts;
-  (prompts ? lane.mixed_times : lane.times).saw(report.rows_computed, report.end - report.begin);
+  if (flight != lane.in_flight.end()) flight->second.busy += seconds;
+  (prompts ? lane.mixed_times : lane.times).saw(report.rows_computed, seconds);
   if (report.stage == StageId(0)) --lane.first_stage_load;
   if (!options_.trace) return;
   int32_t row = report.stage.value;  // in the timeline: the target's stages, then the draft models'
@@ -43,6 +48,7 @@ void Engine::handle_report(const StageReport& report) {
 
 void Engine::handle_verdicts(const Outcome& outcome) {
   const auto entered = target().in_flight.find(outcome.batch);
+  target().came_out(entered->second, executor_->now());
   if (!outcome.accepted.empty()) target().transit = executor_->now() - entered->second.submitted;
   target().in_flight.erase(entered);
   std::set<RequestId> counted;
@@ -70,6 +76,7 @@ void Engine::handle_drafted(const Outcome& outcome) {
   Lane& lane = lanes_[static_cast<size_t>(outcome.model.value)];
   auto& in_flight = lane.in_flight;
   const auto flight = in_flight.extract(outcome.batch);
+  lane.came_out(flight.mapped(), executor_->now());
   lane.transit = executor_->now() - flight.mapped().submitted;
   for (const Drafted& drafted : outcome.drafted) {
     const auto [id, node] = flight.mapped().rows[drafted.row];

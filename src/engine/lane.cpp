@@ -1,5 +1,6 @@
 #include "engine/lane.h"
 
+#include <cmath>
 #include <variant>
 
 namespace sluice {
@@ -31,6 +32,23 @@ void SequenceNews::need(SequenceId sequence) {
   if (unopened == unopened_.end()) return;
   waiting_.push_back(Open{sequence, unopened->second});
   unopened_.erase(unopened);
+}
+
+void Lane::came_out(const Flight& flight, double now) {
+  links = std::min(links, std::max(0.0, now - flight.submitted - flight.busy));
+}
+
+size_t Lane::depth() const {
+  if (stages.size() == 1)
+    return 1;  // its outcome comes just after the word that it is free; what goes next depends on it
+  double all = 0, slowest = 0;
+  for (const StageClock& stage : stages) {
+    if (stage.batches == 0) return std::numeric_limits<size_t>::max();
+    all += stage.lately;
+    slowest = std::max(slowest, stage.lately);
+  }
+  constexpr double kIdle = 0.1;  // of a pass, for which the slowest stage may rather wait
+  return static_cast<size_t>(std::max(1.0, std::ceil((all + links) / slowest - kIdle)));
 }
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <vector>
@@ -18,6 +19,7 @@ namespace sluice {
 struct StageClock {
   double busy = 0;
   int64_t batches = 0;  // of which rows were computed
+  double lately = 0;    // seconds that it took for one, a running average
 };
 
 // What the workers of a model have to be told of the sequences. It goes out with the rows that need it, so a model that
@@ -56,6 +58,7 @@ struct Lane {
 
   struct Flight {
     double submitted = 0;
+    double busy = 0;       // seconds that stages have computed it
     bool prompts = false;  // among its rows
     struct Sent {
       RequestId request;
@@ -66,10 +69,18 @@ struct Lane {
   std::map<BatchId, Flight> in_flight;
   int32_t first_stage_load = 0;  // batches submitted that it has not finished
   double transit = 0;            // what the last batch took from its submission to its outcome
+  double links = std::numeric_limits<double>::infinity();  // of that, what no stage took, at the least
+
+  // A batch has come out.
+  void came_out(const Flight& flight, double now);
+  // Batches under way that keep the slowest stage busy. With more than that one waits in front of it, and so does all
+  // that enters later, for good: what a slow batch has held up is never caught up with, since batches come out no
+  // faster than they enter.
+  size_t depth() const;
 
   Room room() const {
     // A single stage's outcome comes just after the word that it is free, and what goes next depends on it.
-    return {.idle = first_stage_load == 0 && (stages.size() > 1 || in_flight.empty()),
+    return {.idle = first_stage_load == 0 && in_flight.size() < depth(),
             .free_cells = cells.available(),
             .spare_cells = cells.available() - std::min(cells.available(), promised),
             .stages = stages.size(),

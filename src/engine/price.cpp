@@ -46,7 +46,7 @@ double Price::passes() const {
 // Rows that a batch may have by guesses: what is wider than anything that was seen is tried step by step.
 size_t Price::widest_try() const {
   constexpr int32_t kStep = 8;
-  return static_cast<size_t>(room_.times->widest() + std::max(kStep, room_.times->widest() / 2));
+  return static_cast<size_t>(room_.times->widest() + std::max(kStep, room_.times->widest() / 4));
 }
 
 double Price::floor(size_t anyway, size_t most) const {

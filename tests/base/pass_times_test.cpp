@@ -25,6 +25,18 @@ TEST(PassTimes, LiesOnALineBetweenWidthsThatWereSeenAndIsTakenForCheapBeyond) {
   EXPECT_DOUBLE_EQ(times.seconds(14), 7.0);
 }
 
+TEST(PassTimes, WhatOneWidthShowsCountsForThoseBesideIt) {
+  PassTimes times;
+  for (int i = 0; i < 8; ++i)
+    for (const int32_t rows : {16, 17, 18, 20}) times.saw(rows, rows);
+  EXPECT_NEAR(times.seconds(16), 16.0, 1e-9);
+  EXPECT_NEAR(times.seconds(19), 19.0, 1e-9);
+  PassTimes held_up = times;
+  held_up.saw(24, 60.0);
+  EXPECT_NEAR(held_up.seconds(18), 18.0, 2.0);
+  EXPECT_GT(held_up.seconds(24), 30.0);
+}
+
 TEST(PassTimes, OnePassInThreeMayBeHeldUp) {
   PassTimes times;
   times.saw(1, 2.0);
@@ -34,8 +46,23 @@ TEST(PassTimes, OnePassInThreeMayBeHeldUp) {
   EXPECT_EQ(times.seconds(1), 2.5);
   times.saw(0, 50.0);  // a batch without rows says nothing
   EXPECT_EQ(times.seconds(1), 2.5);
-  for (int i = 0; i < 2; ++i) times.saw(1, 7.0);
-  EXPECT_EQ(times.seconds(1), 7.0);
+  times.saw(1, 1000.0);
+  EXPECT_LT(times.seconds(1), 5.0);
+  for (int i = 0; i < 12; ++i) times.saw(1, 2.5);
+  EXPECT_NEAR(times.seconds(1), 2.5, 0.15);
+  for (int i = 0; i < 12; ++i) times.saw(1, 7.0);
+  EXPECT_NEAR(times.seconds(1), 7.0, 0.3);
+}
+
+// What a row costs is told from widths that were seen at different times, between which the machine may have changed.
+TEST(PassTimes, AMachineThatHasBecomeSlowerDoesNotMakeAWidthLookDear) {
+  PassTimes times;
+  const auto cost = [](int32_t rows) { return 10.0 + 0.5 * rows; };
+  for (int i = 0; i < 20; ++i)
+    for (const int32_t rows : {16, 18, 24}) times.saw(rows, cost(rows));
+  for (int i = 0; i < 40; ++i) times.saw(16, 1.6 * cost(16));
+  EXPECT_NEAR(times.seconds(16), 1.6 * cost(16), 0.2);
+  EXPECT_NEAR(times.seconds(24) - times.seconds(16), 1.6 * 8 * 0.5, 1.0);
 }
 
 TEST(PassTimes, AWidthThatWasHeldUpOnceIsTriedAgain) {
@@ -46,12 +73,27 @@ TEST(PassTimes, AWidthThatWasHeldUpOnceIsTriedAgain) {
   for (int i = 0; i < 3; ++i) times.saw(4, 1.0);
   EXPECT_EQ(times.seconds(8), 80.0);
   for (int i = 0; i < 700; ++i) times.saw(4, 1.0);
-  EXPECT_LT(times.seconds(8), 2.0);
+  EXPECT_EQ(times.seconds(8), 1.0);  // not less than those beside it
   times.saw(8, 1.5);
   EXPECT_EQ(times.seconds(8), 1.5);
   for (int i = 0; i < 3; ++i) times.saw(8, 100.0);
+  const double sure = times.seconds(8);
   for (int i = 0; i < 100; ++i) times.saw(4, 1.0);
-  EXPECT_EQ(times.seconds(8), 100.0);  // seen often enough
+  EXPECT_NEAR(times.seconds(8), sure, 0.5 * sure);  // seen often enough
+}
+
+// A price is a small difference of large times.
+TEST(PassTimes, WhatIsNoMoreThanPassesDifferDoesNotPay) {
+  PassTimes steady, unsteady;
+  for (int i = 0; i < 64; ++i)
+    for (const int32_t rows : {16, 20}) {
+      steady.saw(rows, 20.0);
+      unsteady.saw(rows, (i / 2) % 2 == 0 ? 17.0 : 23.0);
+    }
+  const std::vector<double> few = {0.2, 0.05}, many(4, 0.9);
+  EXPECT_EQ(steady.best_addition(16, few, 1.0), 2u);
+  EXPECT_EQ(unsteady.best_addition(16, few, 1.0), 0u);
+  EXPECT_EQ(unsteady.best_addition(16, many, 1.0), 4u);
 }
 
 // By trying every number of rows.

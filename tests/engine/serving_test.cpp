@@ -109,27 +109,14 @@ TEST(Failures, AFailedWorkerEndsTheEngineWithItsErrorForGood) {
 
 TEST(Failures, AWorkerThatBreaksAnInvariantEndsTheEngineWithItsError) {
   for (const bool threads : {false, true}) {
-    class Breaks final : public Executor {  // names a parent that is not the token before
-     public:
-      explicit Breaks(std::unique_ptr<Executor> inner) : inner_(std::move(inner)) {}
-      void submit(ModelId model, Batch batch) override {
-        if (++n_ == 4 && !batch.rows.empty()) batch.rows[0].position += 1;
-        inner_->submit(model, std::move(batch));
-      }
-      Event next() override { return inner_->next(); }
-      std::optional<Event> poll() override { return inner_->poll(); }
-      void cancel(ModelId model, Cancel cancel) override { inner_->cancel(model, std::move(cancel)); }
-      void wake_at(double time) override { inner_->wake_at(time); }
-      double now() const override { return inner_->now(); }
-      bool simulated() const override { return inner_->simulated(); }
-      const char* name() const override { return inner_->name(); }
-
-     private:
-      std::unique_ptr<Executor> inner_;
-      int n_ = 0;
+    const auto breaks = [](std::unique_ptr<Executor> executor) {  // names a parent that is not the token before
+      auto spy = std::make_unique<Spy>(std::move(executor));
+      spy->on_submit = [n = 0](ModelId, Batch& batch) mutable {
+        if (++n == 4 && !batch.rows.empty()) batch.rows[0].position += 1;
+      };
+      return spy;
     };
-    const auto engine = make_engine(six_layers(), {.stages = 2, .threads = threads},
-                                    [](auto inner) { return std::make_unique<Breaks>(std::move(inner)); });
+    const auto engine = make_engine(six_layers(), {.stages = 2, .threads = threads}, breaks);
     submit(*engine, ask("abcabcabc"));
     Result<std::vector<Progress>> step = std::vector<Progress>();
     for (int i = 0; i < 1000 && step; ++i) step = engine->step();
@@ -374,6 +361,35 @@ TEST(Price, NeverKeepsARootOut) {
   finish(*heard.engine);
   EXPECT_GT(with_all, 30u);
   EXPECT_LE(steps, 75u) << "sixty tokens, some prompts before them and the last ones alone";
+}
+
+// --- how full the pipeline is
+// ------------------------------------------------------------------------------------------
+
+// A stage takes what comes in order and as fast as it can: what a slow batch has held up would stay held up.
+TEST(Depth, WhatASlowBatchHeldUpIsCaughtUpWith) {
+  PipelineSpec setup{.stages = 4, .profile = kDear, .context = 256, .n_cells = 12 * 256 + 4096};
+  Heard heard(six_layers(), setup);
+  std::map<BatchId, double> submitted;
+  heard.spy->on_submit = [&](ModelId, const Batch& batch) { submitted[batch.id] = heard.engine->now(); };
+  std::vector<double> ways;
+  heard.spy->on_event = [&](const Event& event) {
+    if (const auto* outcome = std::get_if<Outcome>(&event))
+      ways.push_back(heard.engine->now() - submitted[outcome->batch]);
+  };
+  for (int i = 0; i < 6; ++i) {
+    RequestSpec spec = ask("abcabcabcabc" + std::to_string(i), 100, "specpipe");
+    spec.method_options.width = 2;
+    submit(*heard.engine, spec);
+  }
+  while (ways.size() < 60) ASSERT_TRUE(heard.engine->step());
+  RequestSpec late = ask(std::string(100, 'x'), 1, "ar");
+  submit(*heard.engine, late);
+  while (ways.size() < 80) ASSERT_TRUE(heard.engine->step());
+  ways.clear();
+  while (ways.size() < 60) ASSERT_TRUE(heard.engine->step());
+  std::sort(ways.begin(), ways.end());
+  EXPECT_LT(ways[30], 4.5 * 0.01) << "four stages, a hundredth of a second each";
 }
 
 // --- what a model is told

@@ -11,7 +11,7 @@ namespace sluice::test {
 
 class Spy final : public Executor {
  public:
-  std::function<void(ModelId, const Batch&)> on_submit;
+  std::function<void(ModelId, Batch&)> on_submit;
   std::function<void(Event&)> on_event;
 
   explicit Spy(std::unique_ptr<Executor> executor) : executor_(std::move(executor)) {}
