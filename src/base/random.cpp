@@ -1,5 +1,6 @@
 #include "base/random.h"
 
+#include "base/hash.h"
 #include "base/math.h"
 
 namespace sluice {
@@ -17,12 +18,9 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
   return counter;
 }
 
-// SplitMix64's step and finaliser (Steele, Lea and Flood, 2014): of one path, other tokens give other values.
+// SplitMix64's step and finaliser: of one path, other tokens give other values.
 uint64_t prolong(uint64_t path, int32_t token) {
-  uint64_t x = path + 0x9E3779B97F4A7C15 * (static_cast<uint64_t>(static_cast<uint32_t>(token)) + 1);
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  return x ^ (x >> 31);
+  return mixed(path + 0x9E3779B97F4A7C15 * (static_cast<uint64_t>(static_cast<uint32_t>(token)) + 1));
 }
 
 std::array<double, 4> uniform4(const DrawSite& site, uint32_t block) {

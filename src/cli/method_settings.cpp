@@ -29,6 +29,7 @@ struct Condition {
 struct Readers {
   std::vector<std::string> methods;
   Condition condition;
+  Condition also = {};
 };
 
 struct Setting {
@@ -62,7 +63,9 @@ const std::vector<Setting>& settings() {
       {"--lookahead", {{{"pipespec"}, {}}}},
       {"--lossy", {{all, {}}}},
       {"--lossy-p", {{all, {"--lossy", "top-p"}}}},
-      {"--replacement", {{{"specinfer"}, {"--verify", "reject"}}}},
+      {"--replacement",
+       {{{"specinfer", "spd", "ppsd", "specpipe", "surge"}, {"--verify", "reject"}},
+        {{"eagle3"}, {"--verify", "reject"}, {"--tree-nodes"}}}},
       {"--saguaro", {{{"ssd"}, {"--verify", "reject"}}}},
       {"--saguaro-tokens", {{{"ssd"}, {"--saguaro"}}}},
   };
@@ -85,7 +88,8 @@ std::string joined(const std::vector<std::string>& names) {
 std::string named(const Setting& setting) {
   std::string text;
   for (const Readers& readers : setting.readers)
-    text += (text.empty() ? "" : ", and by ") + joined(readers.methods) + readers.condition.text();
+    text +=
+        (text.empty() ? "" : ", and by ") + joined(readers.methods) + readers.condition.text() + readers.also.text();
   return text;
 }
 
@@ -102,7 +106,7 @@ Status check_settings_are_read(const CLI::App& command, const std::vector<std::s
   for (const Setting& setting : settings()) {
     if (command.get_option(setting.option)->count() == 0) continue;
     const auto reads = [&](const Readers& readers) {
-      return runs(methods, readers) && readers.condition.holds(command);
+      return runs(methods, readers) && readers.condition.holds(command) && readers.also.holds(command);
     };
     if (std::any_of(setting.readers.begin(), setting.readers.end(), reads)) continue;
     return input_error(std::string(setting.option) + " is read by " + named(setting) + "; here " + joined(methods) +

@@ -14,10 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
 bool is_word(std::string_view text) {
-  return utf8_head(text).length < text.size() && !std::all_of(text.begin(), text.end(), is_space);
+  return utf8_head(text).length < text.size() && !std::all_of(text.begin(), text.end(), is_ascii_space);
 }
 
 constexpr uint32_t kNoncharacters = 0xFDD0, kNoncharactersEnd = 0xFDF0;

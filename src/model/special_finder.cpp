@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <map>
 
+#include "model/utf8.h"
+
 namespace sluice {
 
 namespace {
 
 uint8_t fold(char c) { return static_cast<uint8_t>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); }
-
-bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 }  // namespace
 
@@ -54,9 +54,9 @@ std::vector<SpecialFinder::Match> SpecialFinder::split(std::string_view text) co
     const size_t to = next == taken.end() ? text.size() : next->second.begin;
     if (match.begin < from || match.end > to) continue;
     if (match.special->strips_before)
-      while (match.begin > from && is_space(text[match.begin - 1])) --match.begin;
+      while (match.begin > from && is_ascii_space(text[match.begin - 1])) --match.begin;
     if (match.special->strips_after)
-      while (match.end < to && is_space(text[match.end])) ++match.end;
+      while (match.end < to && is_ascii_space(text[match.end])) ++match.end;
     taken.emplace(match.begin, match);
   }
   std::vector<Match> matches;

@@ -26,4 +26,6 @@ Utf8Head utf8_head(std::string_view text);
 // The offset of the first byte that belongs to no character; text.size() if there is none.
 size_t first_invalid_utf8(std::string_view text);
 
+inline bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
 }  // namespace sluice

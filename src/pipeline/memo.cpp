@@ -7,6 +7,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <span>
+
+#include "base/hash.h"
 
 namespace sluice {
 
@@ -14,22 +17,14 @@ namespace {
 
 constexpr std::array<char, 8> kMagic = {'s', 'l', 'u', 'i', 'c', 'e', 'm', '3'};
 
-uint64_t mix(uint64_t x) {  // the finaliser of splitmix64
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-  return x ^ (x >> 31);
-}
-
 // FNV-1a of all that was written or read: a damaged file must not become somebody's tokens.
 class Checksum {
  public:
-  void add(const char* bytes, size_t n) {
-    for (size_t i = 0; i < n; ++i) sum_ = (sum_ ^ static_cast<uint8_t>(bytes[i])) * 0x100000001B3ull;
-  }
+  void add(const char* bytes, size_t n) { sum_ = fnv1a(std::as_bytes(std::span(bytes, n)), sum_); }
   uint64_t value() const { return sum_; }
 
  private:
-  uint64_t sum_ = 0xCBF29CE484222325ull;
+  uint64_t sum_ = kHashOfNothing;
 };
 
 struct Writer {
@@ -58,7 +53,7 @@ struct Reader {
 }  // namespace
 
 PathKey PathKey::with(uint64_t more) const {
-  return {mix(high * 0x9E3779B97F4A7C15ull + more + 1), mix((low ^ mix(more)) + 0xD1B54A32D192ED03ull)};
+  return {mixed(high * 0x9E3779B97F4A7C15ull + more + 1), mixed((low ^ mixed(more)) + 0xD1B54A32D192ED03ull)};
 }
 
 PathKey PathKey::with(const SamplingParams& s) const {

@@ -165,6 +165,8 @@ TEST(CommandLine, ASettingThatNoMethodOfTheRunReadsIsRefused) {
       {{"--method", "ar", "--lossy", "relaxed"}, {"--lossy", "specpipe"}},
       {{"--method", "sd", "--lossy", "relaxed", "--lossy-p", "0.5"}, {"--lossy-p", "with --lossy top-p"}},
       {{"--method", "specinfer", "--replacement"}, {"--replacement", "with --verify reject"}},
+      {{"--method", "specpipe", "--replacement"}, {"--replacement", "with --verify reject"}},
+      {{"--method", "eagle3", "--verify", "reject", "--replacement"}, {"--replacement", "reject with --tree-nodes"}},
       {{"--method", "sd", "--verify", "reject", "--replacement"}, {"--replacement", "specinfer"}},
       {{"--method", "ssd", "--saguaro", "0.5"}, {"--saguaro", "with --verify reject"}},
       {{"--method", "ssd", "--verify", "reject", "--saguaro-tokens", "2"}, {"--saguaro-tokens", "with --saguaro"}},
@@ -189,6 +191,8 @@ TEST(CommandLine, ASettingThatSomeMethodOfTheRunReadsIsTaken) {
       {"--method", "sd", "--depth", "3", "--draft-p-min", "0.5", "--lossy", "top-p", "--lossy-p", "0.5"},
       {"--method", "ssd", "--verify", "reject", "--saguaro", "0.5", "--saguaro-tokens", "2", "--fallback", "auto"},
       {"--method", "specinfer", "--verify", "reject", "--replacement", "--tree", "2,1"},
+      {"--method", "specpipe", "--verify", "reject", "--replacement", "--width", "4", "--draft", small_model()},
+      {"--method", "surge", "--verify", "reject", "--replacement", "--width", "4", "--draft", small_model()},
   };
   for (const auto& more : all) {
     Program::Arguments arguments = {"run", "hello", "-n", "4", "-m", small_model(), "--executor", "virtual"};

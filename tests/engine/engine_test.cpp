@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "engine/ask.h"
 #include "support/harness.h"
 #include "support/trace_check.h"
 
@@ -13,16 +14,6 @@ namespace sluice {
 namespace {
 
 using namespace test;
-
-RequestSpec ask(const std::string& text, int32_t max_tokens = 20, const std::string& method = "specpipe") {
-  RequestSpec spec;
-  for (const char c : text) spec.prompt.push_back(3 + c);
-  spec.max_tokens = max_tokens;
-  spec.method = method;
-  spec.method_options.width = 4;
-  spec.ignore_end = true;
-  return spec;
-}
 
 std::vector<Token> alone(const RequestSpec& spec) { return plain_decoding(six_layers(), spec); }
 

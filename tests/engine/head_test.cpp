@@ -6,6 +6,7 @@
 #include <set>
 
 #include "support/harness.h"
+#include "support/spy.h"
 #include "support/tiny_head.h"
 
 namespace sluice {
@@ -54,77 +55,56 @@ TEST(Head, MayReadTheEmbeddingBesideStatesOfSomeStages) {
   }
 }
 
-// Listens to what a head is asked and says: its candidates, by the tokens of the path that they follow; and how many of
-// the target's states its worker holds.
-class Listener final : public Executor {
- public:
-  using Said = std::map<std::vector<Token>, std::vector<std::pair<Token, float>>>;
-  struct Notes {
-    Said said;
-    std::set<Cell> held;  // the target's cells whose states have come and may still be asked for
-    size_t most_held = 0;
-  };
+// What a head is asked and says: its candidates, by the tokens of the path that they follow; and how many of the
+// target's states its worker holds.
+struct Notes {
+  std::map<std::vector<Token>, std::vector<std::pair<Token, float>>> said;
+  std::set<Cell> held;  // the target's cells whose states have come and may still be asked for
+  size_t most_held = 0;
 
-  Listener(std::unique_ptr<Executor> executor, Notes& notes) : executor_(std::move(executor)), notes_(notes) {}
+  std::map<BatchId, std::vector<Cell>> tapped;
+  std::map<Cell, std::vector<Token>> paths;
+  std::map<std::pair<BatchId, uint16_t>, std::vector<Token>> asked;
 
-  Event next() override { return heard(executor_->next()); }
-  std::optional<Event> poll() override {
-    auto event = executor_->poll();
-    return event ? std::optional(heard(std::move(*event))) : std::nullopt;
-  }
-  void submit(ModelId model, Batch batch) override {
+  void submitted(ModelId model, const Batch& batch) {
     if (model == kTarget) {
       for (const Row& row : batch.rows)
-        if (row.tapped) tapped_[batch.id].push_back(row.cell);
-    } else {
-      for (const Refresh& refresh : batch.refreshes)
-        if (refresh.last) notes_.held.erase(refresh.cell);
-      for (const Feature& feature : batch.features)
-        if (feature.last) notes_.held.erase(feature.cell);
-      for (const Row& row : batch.rows) {
-        std::vector<Token> path = row.parent.valid() ? paths_.at(row.parent) : std::vector<Token>();
-        path.push_back(row.token);
-        asked_[{batch.id, row.index}] = paths_[row.cell] = std::move(path);
-      }
+        if (row.tapped) tapped[batch.id].push_back(row.cell);
+      return;
     }
-    executor_->submit(model, std::move(batch));
+    for (const Refresh& refresh : batch.refreshes)
+      if (refresh.last) held.erase(refresh.cell);
+    for (const Feature& feature : batch.features)
+      if (feature.last) held.erase(feature.cell);
+    for (const Row& row : batch.rows) {
+      std::vector<Token> path = row.parent.valid() ? paths.at(row.parent) : std::vector<Token>();
+      path.push_back(row.token);
+      asked[{batch.id, row.index}] = paths[row.cell] = std::move(path);
+    }
   }
-  void cancel(ModelId model, Cancel cancel) override { executor_->cancel(model, std::move(cancel)); }
-  void wake_at(double time) override { executor_->wake_at(time); }
-  double now() const override { return executor_->now(); }
-  bool simulated() const override { return executor_->simulated(); }
-  const char* name() const override { return executor_->name(); }
-
- private:
-  Event heard(Event event) {
+  void heard(const Event& event) {
     if (const auto* outcome = std::get_if<Outcome>(&event); outcome != nullptr && outcome->model != kTarget)
       for (const Drafted& drafted : outcome->drafted) {
         if (drafted.depth > 0) continue;
-        auto& said = notes_.said[asked_.at({outcome->batch, drafted.row})];
-        said.clear();
-        for (const Candidate& c : drafted.candidates) said.emplace_back(c.token, c.probability);
+        auto& candidates = said[asked.at({outcome->batch, drafted.row})];
+        candidates.clear();
+        for (const Candidate& c : drafted.candidates) candidates.emplace_back(c.token, c.probability);
       }
     if (const auto* taps = std::get_if<TapsArrived>(&event)) {
-      for (const Cell cell : tapped_[taps->batch]) notes_.held.insert(cell);
-      notes_.most_held = std::max(notes_.most_held, notes_.held.size());
+      for (const Cell cell : tapped[taps->batch]) held.insert(cell);
+      most_held = std::max(most_held, held.size());
     }
-    return event;
   }
-
-  std::unique_ptr<Executor> executor_;
-  Notes& notes_;
-  std::map<BatchId, std::vector<Cell>> tapped_;
-  std::map<Cell, std::vector<Token>> paths_;
-  std::map<std::pair<BatchId, uint16_t>, std::vector<Token>> asked_;
 };
 
-std::unique_ptr<Engine> listened_to(const HeadFile& head, Listener::Notes& notes) {
+std::unique_ptr<Engine> listened_to(const HeadFile& head, Notes& notes) {
   const PipelineSpec setup{.cuts = {3}, .head = &head, .context = 2000, .n_cells = 6000, .scheduler = {256, 64}};
-  EngineOptions options{
-      .context = setup.context, .n_cells = setup.n_cells, .scheduler = setup.scheduler, .cuts = {{0, 3}, {3, 6}}};
-  options.drafts.push_back({"head", setup.n_cells, 1, head.parameters()});
-  return std::make_unique<Engine>(target().tokenizer, std::make_unique<Listener>(make_executor(target(), setup), notes),
-                                  std::move(options));
+  return make_engine(target(), setup, [&notes](std::unique_ptr<Executor> executor) {
+    auto spy = std::make_unique<Spy>(std::move(executor));
+    spy->on_submit = [&notes](ModelId model, const Batch& batch) { notes.submitted(model, batch); };
+    spy->on_event = [&notes](const Event& event) { notes.heard(event); };
+    return spy;
+  });
 }
 
 // Wherever the second prompt leaves the first conversation: what is guessed after it is what a fresh request guesses.
@@ -133,7 +113,7 @@ TEST(Head, InASecondTurnGuessesAsInAFreshRequest) {
            {"eagle3", "eagle3"}, {"p-eagle", "p-eagle"}, {"exit", "ppsd"}, {"spd", "spd"}}) {
     const HeadFile head = written(tiny_head(target().model, {.kind = kind, .cuts = {0, 3, 6}}));
     for (const size_t shared : {size_t{0}, size_t{1}, size_t{3}, size_t{5}, size_t{9}, size_t{17}}) {
-      Listener::Notes in_turn, fresh;
+      Notes in_turn, fresh;
       const auto engine = listened_to(head, in_turn);
       const RequestSpec first{.prompt = {60, 61, 62, 60, 61}, .max_tokens = 16, .method = method, .ignore_end = true};
       const RequestId id = submit(*engine, first);
@@ -175,7 +155,7 @@ const std::vector<std::pair<const char*, const char*>> kKinds = {
 TEST(Head, OfALongPromptHoldsOnlyTheStatesOfWhatIsUnderWay) {
   for (const auto& [kind, method] : kKinds) {
     const HeadFile head = written(tiny_head(target().model, {.kind = kind, .cuts = {0, 3, 6}}));
-    Listener::Notes notes;
+    Notes notes;
     const auto engine = listened_to(head, notes);
     RequestSpec spec{.max_tokens = 8, .method = method, .ignore_end = true};
     for (int32_t i = 0; i < 1500; ++i) spec.prompt.push_back(60 + i * i % 41);
@@ -192,7 +172,7 @@ TEST(Head, HoldsNothingForRequestsThatDoNotAskIt) {
   for (const auto& [kind, method] : kKinds) {
     const HeadFile head = written(tiny_head(target().model, {.kind = kind, .cuts = {0, 3, 6}}));
     for (const char* other : {"ar", "specpipe"}) {
-      Listener::Notes notes, fresh;
+      Notes notes, fresh;
       const auto engine = listened_to(head, notes);
       RequestSpec spec{
           .prompt = {60, 61, 62, 60, 61}, .max_tokens = 16, .method = other, .sources = {"ngram"}, .ignore_end = true};

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "engine/ask.h"
 #include "support/harness.h"
 #include "support/spy.h"
 
@@ -12,16 +13,6 @@ namespace sluice {
 namespace {
 
 using namespace test;
-
-RequestSpec ask(const std::string& text, int32_t max_tokens = 20, const std::string& method = "specpipe") {
-  RequestSpec spec;
-  for (const char c : text) spec.prompt.push_back(3 + c);
-  spec.max_tokens = max_tokens;
-  spec.method = method;
-  spec.method_options.width = 4;
-  spec.ignore_end = true;
-  return spec;
-}
 
 std::vector<Token> alone(const RequestSpec& spec, int32_t context = 256) {
   return plain_decoding(six_layers(), spec, KvType::kF16, context);
