@@ -22,6 +22,8 @@ int32_t widest_of_kind(int32_t rows) {
 
 void PassTimes::saw(int32_t rows, double seconds) {
   if (rows == 0) return;
+  constexpr double kTick = 1e-12;  // a simulated pass may take no time
+  seconds = std::max(seconds, kTick);
   ++passes_;
   if (passes_ >= next_doubt_) doubt();
   const int32_t widest = widest_of_kind(rows);

@@ -43,12 +43,14 @@ size_t Lane::depth() const {
     return 1;  // its outcome comes just after the word that it is free; what goes next depends on it
   double all = 0, slowest = 0;
   for (const StageClock& stage : stages) {
-    if (stage.batches == 0) return std::numeric_limits<size_t>::max();
     all += stage.lately;
     slowest = std::max(slowest, stage.lately);
   }
+  const bool unknown = std::any_of(stages.begin(), stages.end(), [](const StageClock& s) { return s.batches == 0; });
+  if (unknown || !std::isfinite(links) || slowest <= 0) return std::numeric_limits<size_t>::max();
   constexpr double kIdle = 0.1;  // of a pass, for which the slowest stage may rather wait
-  return static_cast<size_t>(std::max(1.0, std::ceil((all + links) / slowest - kIdle)));
+  constexpr double kMost = 1e6;
+  return static_cast<size_t>(std::clamp(std::ceil((all + links) / slowest - kIdle), 1.0, kMost));
 }
 
 }  // namespace sluice

@@ -94,13 +94,22 @@ size_t prompt_rows(std::span<Request* const> requests) {
   return rows;
 }
 
+// Its guesses come from sources that answer at once, and its method keeps no count of what enters.
+bool fills_from_within(const Request& request) {
+  return request.method->fills_pipeline() &&
+         std::none_of(request.sources.begin(), request.sources.end(),
+                      [](const SourceSlot& slot) { return slot.draft.has_value(); });
+}
+
+// Its root has still to enter.
+bool root_waits(const Request* request) {
+  return request->prompt_rows_left(kTarget) == 0 &&
+         !request->speculation.target.entered(request->speculation.tree.root().id);
+}
+
 // Rows of a batch that enter whatever they cost, if there is room.
 size_t rows_anyway(std::span<Request* const> requests, size_t prompt_chunk) {
-  const auto waits = [](const Request* request) {
-    return request->prompt_rows_left(kTarget) == 0 &&
-           !request->speculation.target.entered(request->speculation.tree.root().id);
-  };
-  const auto roots = std::count_if(requests.begin(), requests.end(), waits);
+  const auto roots = std::count_if(requests.begin(), requests.end(), root_waits);
   return static_cast<size_t>(roots) + std::min(prompt_rows(requests), prompt_chunk);
 }
 
@@ -166,6 +175,11 @@ Plans Scheduler::compose(std::span<Request* const> by_arrival, std::span<const R
     const double doubt = std::log(request->trust());
     idle.floor = std::min(kSure, floor - doubt);
     const Speculation& speculation = request->speculation;
+    // Where not even a guess pays that is sure to come, nobody is asked for one who would answer at once.
+    if (floor - doubt >= 0.0 && fills_from_within(*request)) {
+      if (root_waits(request) && idle.first_stage) rows.push_back({request, speculation.tree.root().id, turn});
+      continue;
+    }
     const auto plan = [&](NodeId id) {
       const auto& node = speculation.tree.node(id);
       const int32_t guesses = node.position - speculation.tree.root().position;  // on its path, each to be right
@@ -199,9 +213,7 @@ std::vector<Planned> Scheduler::roots_alone(std::span<Request* const> by_arrival
   std::vector<Planned> roots;
   for (uint32_t turn = 0; turn < requests.size(); ++turn) {
     Request* const request = requests[turn];
-    const NodeId root = request->speculation.tree.root().id;
-    if (request->prompt_rows_left(kTarget) == 0 && !request->speculation.target.entered(root))
-      roots.push_back({request, root, turn});
+    if (root_waits(request)) roots.push_back({request, request->speculation.tree.root().id, turn});
   }
   return compose_target(roots, requests, room, Price(requests, room));
 }

@@ -82,6 +82,15 @@ TEST(PassTimes, AWidthThatWasHeldUpOnceIsTriedAgain) {
   EXPECT_NEAR(times.seconds(8), sure, 0.5 * sure);  // seen often enough
 }
 
+TEST(PassTimes, MayBeNothing) {
+  PassTimes times;
+  for (int i = 0; i < 5000; ++i) times.saw(1 + i % 40, 0.0);
+  EXPECT_NEAR(times.seconds(64), 0.0, 1e-9);
+  EXPECT_EQ(times.best_addition(1, std::vector{0.5, 0.1}, 1.0), 2u);
+  for (int i = 0; i < 5000; ++i) times.saw(1 + i % 40, 1.0);
+  EXPECT_NEAR(times.seconds(20), 1.0, 0.1);
+}
+
 // A price is a small difference of large times.
 TEST(PassTimes, WhatIsNoMoreThanPassesDifferDoesNotPay) {
   PassTimes steady, unsteady;
