@@ -315,7 +315,7 @@ def accuracy_against_tbt(study):
         low = min(p.hits(task) for p in points)
         xs = [low + (1 - low) * i / 50 for i in range(51)]
         axis.plot([100 * x for x in xs], [step * (1 + 6 * (1 - x)) for x in xs], color="#999999", linestyle="--",
-                  label="SpecPipe eq. (2): t (1 + (n − 1)(1 − p))")
+                  label="SpecPipe eq. (2), were all hits in time: t (1 + (n − 1)(1 − p))")
         for method in ("specpipe", "specinfer", "surge"):
             mine = [p for p in points if p.method == method]
             if mine:
@@ -390,7 +390,7 @@ def speedup_by_draft_speed(study):
             line(axis, [(p.draft_speed(), p.speedup(task)) for p in points[method]], style(method))
             line(axis, [(p.draft_speed(), theory[method](p, p.hits(task))) for p in points[method]],
                  {"color": METHODS[method][0], "linestyle": "--", "linewidth": 1.2, "alpha": 0.8,
-                  "label": f"theory for {NAMES[method]}, with its share of hits"})
+                  "label": f"{NAMES[method]}, were all its hits in time"})
         axis.axhline(7, color="#999999", linestyle=":", label="a token every step")
         axis.set_xlim(0, None)
     from_zero(axes)

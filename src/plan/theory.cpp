@@ -20,6 +20,12 @@ void check_chain(double acceptance, int lookahead) {
   SLUICE_CHECK(lookahead >= 0, "a chain has no negative length");
 }
 
+double slowest_of(std::span<const double> stage_seconds) {
+  SLUICE_CHECK(!stage_seconds.empty() && std::all_of(stage_seconds.begin(), stage_seconds.end(), is_time),
+               "a pipeline has stages, and their times are finite");
+  return *std::max_element(stage_seconds.begin(), stage_seconds.end());
+}
+
 }  // namespace
 
 double expected_round_tokens(double acceptance, int lookahead) {
@@ -41,12 +47,16 @@ double sd_speedup(double acceptance, int lookahead, double draft_ratio) {
 }
 
 double specpipe_time_between_tokens(std::span<const double> stage_seconds, double hit) {
-  SLUICE_CHECK(!stage_seconds.empty() && std::all_of(stage_seconds.begin(), stage_seconds.end(), is_time),
-               "a pipeline has stages, and their times are finite");
   SLUICE_CHECK(is_probability(hit), "a hit rate lies in [0, 1]");
+  const double slowest = slowest_of(stage_seconds);
   const double through = std::accumulate(stage_seconds.begin(), stage_seconds.end(), 0.0);
-  const double slowest = *std::max_element(stage_seconds.begin(), stage_seconds.end());
   return slowest + (1.0 - hit) * (through - slowest);
+}
+
+double specpipe_synchronised_time_between_tokens(std::span<const double> stage_seconds, double hit) {
+  SLUICE_CHECK(is_probability(hit), "a hit rate lies in [0, 1]");
+  const double refill = static_cast<double>(stage_seconds.size()) - 1.0;
+  return slowest_of(stage_seconds) * (1.0 + refill * (1.0 - hit));
 }
 
 double level_speedup(int stages, double hit) {
@@ -96,6 +106,14 @@ double eagle_speedup(double acceptance_length, int draft_steps, double head_laye
   SLUICE_CHECK(is_time(acceptance_length) && draft_steps >= 0, "a length after some draft steps");
   SLUICE_CHECK(is_time(head_layers) && is_positive(layers), "models have layers");
   return acceptance_length * layers / (head_layers * draft_steps + layers);
+}
+
+double speedup_of_entries(double pipeline_time, std::span<const double> gaps) {
+  SLUICE_CHECK(is_positive(pipeline_time) && std::all_of(gaps.begin(), gaps.end(), is_time),
+               "times are finite, and a pipeline takes some");
+  const double between = std::accumulate(gaps.begin(), gaps.end(), 0.0);
+  SLUICE_CHECK(is_positive(between), "tokens enter one after the other");
+  return pipeline_time * static_cast<double>(gaps.size()) / between;
 }
 
 double surge_speedup(double coverage, double draft_time, double pipeline_time) {

@@ -31,8 +31,12 @@ double sd_speedup(double acceptance, int lookahead, double draft_ratio);
 
 // Expected seconds between tokens when the next token is in the tree with probability `hit`, the draft keeps up, and
 // stage i takes stage_seconds[i] (at least one). SpecPipe eq. (1) as we reconstruct it:
-// max_i t_i + (1 - p) (sum_i t_i - max_i t_i), which for equal stages is eq. (2): t (1 + (n - 1) (1 - p)).
+// max_i t_i + (1 - p) (sum_i t_i - max_i t_i), which for equal stages is eq. (2): t (1 + (n - 1) (1 - p)). A hit enters
+// one step after its predecessor; where later ones count as hits too, the time is at least this.
 double specpipe_time_between_tokens(std::span<const double> stage_seconds, double hit);
+
+// The same where all stages step together, each step as long as the slowest stage: max_i t_i (1 + (n - 1) (1 - p)).
+double specpipe_synchronised_time_between_tokens(std::span<const double> stage_seconds, double hit);
 
 // Speed-up of one level a step over the plain pipeline of `stages` equal stages: n / (1 + (n - 1) (1 - p)). Also SPD's
 // expected equivalent acceptance length when a speculated token is accepted with probability `hit`.
@@ -80,9 +84,15 @@ double eagle_speedup(double acceptance_length, int draft_steps, double head_laye
 
 // --- Surge: ours ---------------------------------------------------------------------------------------------------
 
-// Speed-up over the plain pipeline when a share `coverage` h of the verdicts finds its token in the tree, each level
-// takes one draft pass of `draft_time` t_d, and a pass through the pipeline takes `pipeline_time` T > 0 (the same
-// unit): 1 / ((1 - h) + h t_d / T). A draft slower than the pipeline gives 1. Stages are infinitely short here.
+// Speed-up over the plain pipeline, whatever the method: every token of the text is computed in one pass of
+// `pipeline_time` T > 0 that begins when it enters, so tokens come out as far apart as they entered. T over the mean of
+// `gaps`, the times from the entry of one token of the text to that of the next; at least one, in sum more than 0.
+double speedup_of_entries(double pipeline_time, std::span<const double> gaps);
+
+// That for gaps of two kinds: a share `coverage` h of the tokens enters one draft pass of `draft_time` t_d after the
+// token before, all others as roots after its verdict: 1 / ((1 - h) + h t_d / T). A draft slower than the pipeline
+// gives 1. Stages are infinitely short here. h is the share of hits in time: a token that the tree held but that
+// entered later than a draft pass costs its own gap, and counted as a hit it makes this too good.
 double surge_speedup(double coverage, double draft_time, double pipeline_time);
 
 // No surge is faster than its draft: T / t_d, at least 1. Needs draft_time > 0.

@@ -76,6 +76,24 @@ TEST(SpecPipe, TimeBetweenTokensIsThatOfAPipelineFlushedByMisses) {
       expect_close(simulate_time_between_tokens(stages, hit, 3), specpipe_time_between_tokens(stages, hit));
 }
 
+// All stages step together. A verdict at the end of a step either finds its successor one stage behind, or nothing.
+TEST(SpecPipe, SynchronisedStepsTakeAsLongAsTheSlowestStage) {
+  for (const auto& stages : {std::vector<double>{0.01, 0.04, 0.02}, {0.05}, {0.03, 0.03, 0.01, 0.02}})
+    for (const double hit : {0.0, 0.7, 0.95, 1.0}) {
+      Draws draws(5);
+      const double step = *std::max_element(stages.begin(), stages.end());
+      double time = 0.0;
+      constexpr int kTokens = 200000;
+      for (int token = 0; token < kTokens; ++token)
+        for (size_t ahead = draws.chance(hit) ? 1 : stages.size(); ahead > 0; --ahead) time += step;
+      expect_close(time / kTokens, specpipe_synchronised_time_between_tokens(stages, hit));
+    }
+  // docs/theory.md: the example on which the readings of eq. (1) differ.
+  const std::vector<double> example = {0.010, 0.040, 0.020};
+  EXPECT_NEAR(specpipe_time_between_tokens(example, 0.9), 0.043, 1e-12);
+  EXPECT_NEAR(specpipe_synchronised_time_between_tokens(example, 0.9), 0.048, 1e-12);
+}
+
 TEST(SpecPipe, EqualStagesGiveEquationTwo) {
   const double t = 0.0378, p = 0.95;
   const int n = 8;
@@ -211,6 +229,30 @@ TEST(Surge, NeedsOnlyTheShareOfHitsWhateverTheirRuns) {
   EXPECT_NEAR(speedup, surge_speedup(coverage, 0.02, 0.25), 1e-6);
 }
 
+// The tree holds 0.98 of the tokens, but half of these only just: they entered shortly before their turn.
+TEST(Surge, IsTheMeanGapBetweenEntriesAndNotTheShareThatTheTreeHeld) {
+  constexpr double kDraft = 0.01, kPipeline = 0.25;
+  Draws draws(10);
+  std::vector<double> gaps, verdicts = {kPipeline};
+  int in_time = 0, held = 0;
+  constexpr int kTokens = 200000;
+  double entered = 0.0;
+  for (int token = 0; token < kTokens; ++token) {
+    const double kind = draws.uniform();
+    const bool timely = kind < 0.49, late = !timely && kind < 0.98;
+    in_time += timely;
+    held += timely || late;
+    const double gap = timely ? kDraft : late ? kDraft + draws.uniform() * (kPipeline - kDraft) : kPipeline;
+    gaps.push_back(gap);
+    entered += gap;
+    verdicts.push_back(entered + kPipeline);  // it left the last stage a pass after it had entered the first
+  }
+  const double speedup = kPipeline * kTokens / (verdicts.back() - verdicts.front());
+  EXPECT_NEAR(speedup, speedup_of_entries(kPipeline, gaps), 1e-6);
+  EXPECT_GT(surge_speedup(static_cast<double>(held) / kTokens, kDraft, kPipeline), 4.0 * speedup);
+  EXPECT_LT(surge_speedup(static_cast<double>(in_time) / kTokens, kDraft, kPipeline), speedup);
+}
+
 struct Rows {
   int of_level = 0;  // 0: no limit
   int budget = 0;
@@ -313,6 +355,7 @@ TEST(Theory, RefusesWhatIsNoProbabilityAndNoTime) {
   EXPECT_BROKEN(level_speedup(8, 1.1), "hit rate");
   EXPECT_BROKEN(surge_speedup(std::nan(""), 1.0, 8.0), "coverage");
   EXPECT_BROKEN(specpipe_time_between_tokens({}, 0.5), "stages");
+  EXPECT_BROKEN(speedup_of_entries(1.0, {}), "one after the other");
 }
 
 }  // namespace
