@@ -34,7 +34,7 @@ torch::Tensor frugal_attention(const torch::Tensor& q, const torch::Tensor& k, c
 // Section 3.1: what rows see does not depend on where the sequence ends, so the matrix for the longest sequence, with
 // its rows ordered by position, holds that of every other as its upper left corner, and that of any choice of rows as a
 // selection. Training does without, since the matrix grows with the square of the length and a mask computed by
-// compiled code costs less than a selection (docs/training.md); sluice_p_eagle_costs measures both.
+// compiled code costs less than a selection (docs/experiments.md); sluice_p_eagle_costs measures both.
 class AmortisedMask {
  public:
   AmortisedMask(int64_t max_length, int64_t groups);

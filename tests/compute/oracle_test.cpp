@@ -121,8 +121,8 @@ TEST(Oracle, QuantisedModelsAreAsGoodAsLibllama) {
   }
 }
 
-// With nothing rounded, 30 layers of a real model agree as the tiny ones do: KL 7e-12, and 9.6e-5 at most on a processor
-// with AVX-512. libllama's last bits are other ones on another.
+// With nothing rounded, 30 layers of a real model agree as the tiny ones do: KL 7e-12, and 9.6e-5 at most on a
+// processor with AVX-512. libllama's last bits are other ones on another.
 TEST(Oracle, TheDefaultModelsWeightsAsF32AgreeWithLibllama) {
   const std::string quantised = default_model_path();
   if (quantised.empty()) GTEST_SKIP() << "the default model is not installed; ./run fetches it";
@@ -143,7 +143,7 @@ TEST(Oracle, TheDefaultModelsWeightsAsF32AgreeWithLibllama) {
 // Q4_1 in 30 layers rounds so much that libllama is more than 1e-3 away from itself: KL 2.9e-3 between the widths 1 and
 // 4 (3e-12 with the same weights as f32), and 2.5e-3 from activations that are not rounded. A difference in the last
 // bit of a sum moves some values to the next of 255 steps, each of those moves more in the layers above, and in the end
-// the two have rounded almost independently. Other texts give the same; docs/results.md has the figures. To be closer
+// the two have rounded almost independently. Other texts give the same; docs/kernels.md has the figures. To be closer
 // would be to repeat the accidents of one width, so the bound is what libllama's own rounding costs and half as much
 // again (independent errors of one size would give twice as much).
 TEST(Oracle, TheDefaultModelIsAsGoodAsWithLibllama) {
