@@ -155,8 +155,9 @@ LossFigures Eagle3::accumulate(const Captured& example, uint64_t, double weight)
   return {sum.item<double>(), n - 1 - first};
 }
 
-// The fused features begin as the least-squares guess of what the target's last layer takes at the same token. Fitted to
-// what it takes at the next one, whose successor is wanted, they know less: more guesses are right at first, fewer soon.
+// The fused features begin as the least-squares guess of what the target's last layer takes at the same token. Fitted
+// to what it takes at the next one, whose successor is wanted, they know less: more guesses are right at first, fewer
+// soon.
 void Eagle3::begin(const std::function<Captured(size_t)>& example, size_t n) {
   if (options_.init == "random" || !options_.norm_before_fc) return;
   const torch::NoGradGuard frozen;
