@@ -38,7 +38,7 @@ plt.rcParams.update({
     "figure.titlesize": 12, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": "#e4e4e4", "grid.linewidth": 0.8, "axes.axisbelow": True, "axes.edgecolor": "#666666",
     "xtick.color": "#333333", "ytick.color": "#333333", "legend.frameon": False, "lines.linewidth": 1.8,
-    "lines.markersize": 7, "svg.hashsalt": "sluice", "svg.fonttype": "path"})
+    "lines.markersize": 7, "svg.hashsalt": "sluice", "svg.fonttype": "none"})
 
 
 class Missing(Exception):

@@ -13,6 +13,7 @@ Exit status: 0; 1 when a log is missing or says nothing; 2 for a wrong command l
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -59,6 +60,19 @@ def smooth(points):
     return mean[::SMOOTH // 2]
 
 
+def thin(path):
+    """An SVG of hundreds of lines: a path or a row of marks on a line each, hundredths of a point, no date."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r'="([^"]*)"', lambda match: '="' + " ".join(match.group(1).split()) + '"', text)
+    text = re.sub(r"\s*(<use [^>]*/>)\s*", r"\1", text)
+    text = re.sub(r'(?<= )(?:d|x|y)="[^"]*"',
+                  lambda match: re.sub(r"\d+\.\d+", lambda n: f"{float(n.group()):.2f}", match.group()), text)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
 def draw(runs):
     columns = min(4, len(runs))
     legend = 0.1 + 0.22 * -(-len(runs) // columns)  # inches
@@ -93,6 +107,8 @@ def main():
         runs = [Run(folder, args.sluice) for folder in args.runs]
         os.makedirs(os.path.dirname(os.path.abspath(args.out)), exist_ok=True)
         draw(runs).savefig(args.out)
+        if args.out.endswith(".svg"):
+            thin(args.out)
     except (OSError, ValueError, KeyError, subprocess.CalledProcessError) as failure:
         print(f"training_curves.py: {failure}", file=sys.stderr)
         return 1
