@@ -60,16 +60,16 @@ def main():
     parser.add_argument("--depth", type=int, default=3)
     args = parser.parse_args()
     everything = {"ours": [], "llama": []}
+    print("| task | prompts | ours, tokens a verification | llama.cpp's |\n|---|---|---|---|")
     for task in args.tasks.split(","):
         with open(os.path.join(args.data, task + ".jsonl"), encoding="utf-8") as lines:
             prompts = [chat_ml(json.loads(line)["turns"][0]) for line in lines][: args.limit]
         counts = {"ours": [ours(args, text) for text in prompts], "llama": [theirs(args, text) for text in prompts]}
-        print(f"{task:10} {len(prompts)} prompts, tokens a verification: ours {length(counts['ours']):.3f}, "
-              f"llama.cpp {length(counts['llama']):.3f}", flush=True)
+        print(f"| {task} | {len(prompts)} | {length(counts['ours']):.3f} | {length(counts['llama']):.3f} |", flush=True)
         for who, found in counts.items():
             everything[who] += found
     ratio = length(everything["ours"]) / length(everything["llama"])
-    print(f"all: ours / llama.cpp {ratio:.3f}")
+    print(f"\nall: ours / llama.cpp {ratio:.3f}")
     return 0 if abs(ratio - 1) <= 0.03 else 1
 
 

@@ -65,7 +65,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
 
-    print(f"{'model':40} threads  what      ours tok/s  llama.cpp  ratio  cpu ratio")
+    print("| model | threads | what | ours, tok/s | llama.cpp | ratio | cpu ratio |\n" + "|---" * 7 + "|")
     for model in args.models:
         for threads in map(int, args.threads.split(",")):
             sizes = [("prefill", args.prompt, 0), ("decode", 1, args.decode)]
@@ -73,8 +73,8 @@ def main():
                 sizes = [(f"width {width}", int(width), 0) for width in args.widths.split(",")]
             for what, prompt, decode in sizes:
                 (rate, cpu), (their_rate, their_cpu) = compare(args, model, threads, prompt, decode)
-                print(f"{os.path.basename(model):40} {threads:7}  {what:8} {rate:11.1f} {their_rate:10.1f}"
-                      f" {rate / their_rate:6.2f} {their_cpu / cpu:10.2f}", flush=True)
+                print(f"| {os.path.basename(model)} | {threads} | {what} | {rate:.1f} | {their_rate:.1f}"
+                      f" | {rate / their_rate:.2f} | {their_cpu / cpu:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

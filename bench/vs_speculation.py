@@ -133,13 +133,13 @@ def main():
             for who, name, run, options in modes:
                 speeds.setdefault((who, name), []).append(run(args, options, text))
         means = {key: statistics.harmonic_mean(values) for key, values in speeds.items()}
-        print(f"\n{task}, {args.limit} prompts, tokens/s")
+        print(f"\n| {task}, {args.limit} prompts | mode | tokens/s |\n|---|---|---|")
         for (who, name), mean in sorted(means.items(), key=lambda entry: -entry[1]):
-            print(f"  {who:6} {name:16} {mean:6.1f}")
+            print(f"| {who} | {name} | {mean:.1f} |")
         best = {who: max(mean for (w, _), mean in means.items() if w == who) for who in ("ours", "llama")
                 if any(w == who for w, _ in means)}
         if len(best) == 2:
-            print(f"  our best / their best: {best['ours'] / best['llama']:.2f}")
+            print(f"\nour best / their best: {best['ours'] / best['llama']:.2f}")
         sys.stdout.flush()
 
 

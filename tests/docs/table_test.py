@@ -86,6 +86,12 @@ class Table(unittest.TestCase):
         self.assertEqual(result["earlier"][0]["rows"][1], ["`surge`", 12345, [1.1, 1.0, 1.2]])
         self.assertIn("[1.10, 1.00, 1.20]", self.read("bench/results/fast.json"))
 
+    def test_a_figure_in_two_tables_has_one_owner(self):
+        self.write("bench/results/both.json", '{"question": "?", "columns": ["", "ours"], "rows": [["`surge`", "@fast/1/2"]]}')
+        self.assertEqual(self.run_table("both"), "|  | ours |\n|---|---|\n| `surge` | 1.10 |\n")
+        self.write("bench/results/both.json", '{"question": "?", "columns": ["", "ours"], "rows": [["`surge`", "@fast/9/2"]]}')
+        self.assertEqual(self.run_table("both", status=1), "table: there is no cell @fast/9/2\n")
+
     def test_says_in_a_line_what_is_wrong(self):
         self.assertEqual(self.run_table("slow", status=1),
                          "table: there is no bench/results/slow.json; see bench/table --list\n")
