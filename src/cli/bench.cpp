@@ -20,11 +20,12 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/method_settings.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/session.h"
-#include "cli/values.h"
 #include "method/method.h"
+#include "session/installation.h"
+#include "session/session.h"
 
 namespace sluice {
 
@@ -38,7 +39,7 @@ class Bench {
       : options_(options), session_(session), prompts_(std::move(prompts)), results_(std::move(results)) {
     for (const std::string& task : options.tasks)
       for (const int32_t concurrency : options.concurrency) add_groups(task, concurrency);
-    if (!options.simulated()) energy_ = EnergyCounter::open();
+    if (!options.session.simulated()) energy_ = EnergyCounter::open();
   }
 
   // Whether each method has what it needs, each prompt fits, and what was done before was done with them: before hours
@@ -180,16 +181,18 @@ class Bench {
   }
 
   std::string heading(const BenchReport& report) const {
+    const SessionOptions& session = options_.session;
     const size_t stages = session_.cuts().size();
     std::string out = fmt::format(
         "{}, {} stage{}, executor {}{}, compute {}, width {}, at most {} prompts a task and {} new tokens an answer\n",
-        session_.model().hparams().name, stages, stages == 1 ? "" : "s", options_.executor,
+        session_.model().hparams().name, stages, stages == 1 ? "" : "s", name_of(kExecutors, session.executor),
         session_.profile_name().empty()
             ? ""
-            : (options_.simulated() ? " (simulated time), profile " : " (paced), profile ") + session_.profile_name(),
-        options_.compute, options_.width, options_.limit, options_.max_tokens);
-    if (options_.lossy != "none")
-      out += "LOSSY verification (" + options_.lossy +
+            : (session.simulated() ? " (simulated time), profile " : " (paced), profile ") + session_.profile_name(),
+        name_of(kComputes, session.compute), session.request.method_options.width, options_.limit,
+        session.request.max_tokens);
+    if (const Rule rule = session.request.sampling.rule; is_lossy(rule))
+      out += std::string("LOSSY verification (") + name_of(kLossyRules, rule) +
              "): the text is not the target's own; figures of lossless methods are not comparable\n";
     out += heads_line() + load_line();
     const size_t n = points().size();
@@ -241,7 +244,7 @@ class Bench {
                            {"turns", options_.turns}},
                           {{"summary", report.summary()},
                            {"complete", report.conversations() == points().size()},
-                           {"identical", options_.same_tokens() ? json(report.difference().empty()) : json()}},
+                           {"identical", options_.session.same_tokens() ? json(report.difference().empty()) : json()}},
                           last);
   }
 
@@ -274,7 +277,7 @@ CLI::Validator also_task() {
 
 // What can be known to be wrong before the first token.
 Status check(const BenchOptions& options) {
-  SLUICE_TRY_STATUS(sluice::check(static_cast<const CommonOptions&>(options)));
+  SLUICE_TRY_STATUS(check_options(options.session));
   const auto twice = [](const auto& values) { return std::set(values.begin(), values.end()).size() < values.size(); };
   if (twice(options.methods)) return input_error("--methods names a method twice");
   if (twice(options.tasks)) return input_error("--tasks names a task twice");
@@ -298,7 +301,7 @@ Status bench(const CLI::App& command, const BenchOptions& options) {
     SLUICE_TRY(auto more, read_prompts(options.data, options.also, std::numeric_limits<int32_t>::max()));
     prompts.insert(prompts.end(), more.begin(), more.end());
   }
-  SLUICE_TRY(const Session session, Session::open(options, Heads::kGivenOrShipped, options.methods));
+  SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGivenOrShipped, options.methods));
   SLUICE_TRY(auto results, BenchResults::open(options.out, bench_settings(options, session), options.overwrite));
   Bench bench(options, session, std::move(prompts), std::move(results));
   SLUICE_TRY_STATUS(bench.check_points());
@@ -357,9 +360,9 @@ void add_bench(CLI::App& app, Action& action) {
       ->check(also_task());
   command.add_option("--json", options->out, "Write every run to this file, and go on from what it holds");
   command.add_flag("--overwrite", options->overwrite, "Begin the file of --json anew");
-  add_model_option(command, *options);
-  add_engine_options(command, *options);
-  add_generation_options(command, *options);
+  add_model_option(command, options->session.model);
+  add_engine_options(command, options->session);
+  add_generation_options(command, options->session);
   for (const char* replaced : {"--method", "--temp"}) command.remove_option(command.get_option(replaced));
   command.callback([options, concurrency, &command, &action] {
     if (options->arrivals > 0 && concurrency->count() == 0) options->concurrency = {16};

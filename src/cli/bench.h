@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "cli/bench_prompts.h"
-#include "cli/options.h"
+#include "session/options.h"
 
 namespace sluice {
 
-struct BenchOptions : CommonOptions {
+struct BenchOptions {
+  SessionOptions session;
   std::string data, out;
   std::vector<std::string> tasks = {"code", "math", "chat"}, methods = {"ar", "specpipe"};
   std::vector<float> temps = {0.0f};

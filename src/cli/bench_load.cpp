@@ -10,8 +10,8 @@
 
 #include "base/math.h"
 #include "base/random.h"
-#include "cli/answer.h"
 #include "cli/interrupt.h"
+#include "cli/report.h"
 
 namespace sluice {
 
@@ -94,7 +94,7 @@ class Load {
 
   void wait_for(double time) {
     constexpr double kPatience = 0.2;  // so that an interrupt is soon seen where nothing happens
-    engine_.wake_at(options_.simulated() ? time : std::min(time, engine_.now() + kPatience));
+    engine_.wake_at(options_.session.simulated() ? time : std::min(time, engine_.now() + kPatience));
   }
 
   Status admit() {
@@ -169,7 +169,7 @@ class Load {
   }
 
   json run_of(const Talk& talk, const Answer& answer) const {
-    json run = to_json(session_, engine_, options_, answer);
+    json run = to_json(session_, engine_, answer);
     run["id"] = talk.point->prompt->id;
     run["task"] = talk.point->prompt->task;
     run["temp"] = talk.point->temp;

@@ -7,7 +7,7 @@
 
 #include "base/energy.h"
 #include "cli/bench.h"
-#include "cli/session.h"
+#include "session/session.h"
 
 namespace sluice {
 

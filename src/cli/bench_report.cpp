@@ -172,7 +172,7 @@ std::string BenchReport::table() const {
   if (together) out += load_table();
   out += energy_line();
   // Other rules give other tokens, method by method.
-  if ((options_->methods.size() > 1 || several.size() > 1) && options_->same_tokens())
+  if ((options_->methods.size() > 1 || several.size() > 1) && options_->session.same_tokens())
     out += "identical: " + (difference_.empty() ? "yes" : difference_) + "\n";
   return out;
 }

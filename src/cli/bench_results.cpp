@@ -56,15 +56,17 @@ bool agree(const std::string& setting, const json& before, const json& now) {
 // What a file that is older than a setting was made with.
 json default_of(const std::string& setting) {
   const BenchOptions options;
-  if (setting == "lossy") return options.lossy;
-  if (setting == "lossy_p") return options.sampling.accept_p;
-  if (setting == "group") return options.group;
+  const SamplingParams& sampling = options.session.request.sampling;
+  const MethodOptions& method = options.session.request.method_options;
+  if (setting == "lossy") return name_of(kLossyRules, sampling.rule);
+  if (setting == "lossy_p") return sampling.accept_p;
+  if (setting == "group") return method.group;
   if (setting == "arrivals") return options.arrivals;
   if (setting == "arrivals_seed") return options.arrivals_seed;
   if (setting == "also") return options.also;
   if (setting == "also_seconds") return options.also_seconds;
-  if (setting == "draft_vocab") return options.draft_vocab;
-  if (setting == "draft_p_min") return options.draft_p_min;
+  if (setting == "draft_vocab") return options.session.draft_vocab;
+  if (setting == "draft_p_min") return method.draft_p_min;
   return {};
 }
 
@@ -108,51 +110,54 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
   json drafts = json::array(), cuts = json::array();
   for (const ModelFile& draft : session.drafts()) drafts.push_back(file_of(draft));
   for (const LayerRange& cut : session.cuts()) cuts.push_back(cut.first);
-  const SamplingParams& sampling = options.sampling;
+  const SessionOptions& asked = options.session;  // not what the session has chosen where nothing was
+  const RequestSpec& request = asked.request;
+  const MethodOptions& method = request.method_options;
+  const SamplingParams& sampling = request.sampling;
   BenchSettings settings = {
       {"model", session.model().hparams().name},
       {"model_file", file_of(session.model())},
       {"draft_files", drafts},
-      {"sources", options.sources},
-      {"ngram_corpus", options.ngram_corpus.empty() ? json()
-                                                    : json{{"file", fs::path(options.ngram_corpus).filename()},
-                                                           {"tokens", session.corpus_tokens()}}},
+      {"sources", request.sources},
+      {"ngram_corpus", asked.ngram_corpus.empty() ? json()
+                                                  : json{{"file", fs::path(asked.ngram_corpus).filename()},
+                                                         {"tokens", session.corpus_tokens()}}},
       {"stages", session.cuts().size()},
       {"cuts", cuts},
-      {"width", options.width},
-      {"children", options.children},
-      {"depth", options.depth},
-      {"tree", options.branching},
-      {"tree_nodes", options.tree_nodes},
-      {"draft_rows", options.draft_rows},
-      {"draft_vocab", options.draft_vocab},
-      {"draft_p_min", options.draft_p_min},
-      {"budget", options.budget},
-      {"fallback", options.fallback},
-      {"lookahead", options.lookahead == kWaitForDoubt ? json("auto") : json(options.lookahead)},
-      {"levels", options.levels},
-      {"replacement", options.replacement},
-      {"saguaro", options.saguaro > 0 ? json(options.saguaro) : json("auto")},
-      {"saguaro_tokens", options.saguaro_tokens},
-      {"executor", options.executor},
+      {"width", method.width},
+      {"children", method.children},
+      {"depth", method.depth},
+      {"tree", method.branching},
+      {"tree_nodes", method.tree_nodes},
+      {"draft_rows", method.draft_rows},
+      {"draft_vocab", asked.draft_vocab},
+      {"draft_p_min", method.draft_p_min},
+      {"budget", method.budget},
+      {"fallback", name_of(kFallbacks, method.fallback)},
+      {"lookahead", method.lookahead == kWaitForDoubt ? json("auto") : json(method.lookahead)},
+      {"levels", method.levels},
+      {"replacement", method.replacement},
+      {"saguaro", method.saguaro > 0 ? json(method.saguaro) : json("auto")},
+      {"saguaro_tokens", method.saguaro_tokens},
+      {"executor", name_of(kExecutors, asked.executor)},
       {"profile", session.profile() ? session.profile()->name : ""},
       {"costs", session.profile() ? costs_of(*session.profile()) : json()},
-      {"compute", options.compute},
-      {"context", session.context()},
-      {"kv", options.kv},
-      {"verify", options.verify},
-      {"threads", options.simulated() ? 0 : options.threads},  // of no effect on a simulated clock
-      {"max_tokens", options.max_tokens},
+      {"compute", name_of(kComputes, asked.compute)},
+      {"context", session.options().context},
+      {"kv", name_of(kKvTypes, asked.kv)},
+      {"verify", name_of(kLosslessRules, sampling.rule)},
+      {"threads", asked.simulated() ? 0 : asked.threads},  // of no effect on a simulated clock
+      {"max_tokens", request.max_tokens},
       {"top_k", sampling.top_k},
       {"top_p", sampling.top_p},
       {"min_p", sampling.min_p},
       {"repeat_penalty", sampling.repeat_penalty},
       {"seed", sampling.seed},
-      {"raw", options.raw},
-      {"ignore_eos", options.ignore_eos}};
-  settings.emplace_back("lossy", options.lossy);
+      {"raw", asked.raw},
+      {"ignore_eos", request.ignore_end}};
+  settings.emplace_back("lossy", name_of(kLossyRules, sampling.rule));
   settings.emplace_back("lossy_p", sampling.accept_p);
-  settings.emplace_back("group", options.group);
+  settings.emplace_back("group", method.group);
   settings.emplace_back("arrivals", options.arrivals);
   settings.emplace_back("arrivals_seed", options.arrivals_seed);
   settings.emplace_back("also", options.also);

@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "cli/bench.h"
-#include "cli/session.h"
+#include "session/session.h"
 
 namespace sluice {
 

@@ -3,27 +3,27 @@
 #include <cstdio>
 #include <iostream>
 
-#include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/method_settings.h"
+#include "cli/options.h"
 #include "cli/output.h"
-#include "cli/session.h"
+#include "cli/report.h"
 
 namespace sluice {
 
 namespace {
 
-struct ChatOptions : CommonOptions {
+struct ChatOptions {
+  SessionOptions session;
   std::string system;
 };
 
 class Chat {
  public:
-  Chat(const ChatOptions& options, const Session& session, Engine& engine)
-      : options_(options), session_(session), engine_(engine) {
-    if (!options.system.empty()) opening_.push_back({"system", options.system});
+  Chat(const std::string& system, const Session& session, Engine& engine) : session_(session), engine_(engine) {
+    if (!system.empty()) opening_.push_back({"system", system});
     messages_ = opening_;
   }
 
@@ -58,7 +58,7 @@ class Chat {
       return {};
     }
     SLUICE_TRY_STATUS(print("\n"));
-    if (terminal_) std::fprintf(stderr, "[%s]\n", summary(session_, engine_, options_, *done).c_str());
+    if (terminal_) std::fprintf(stderr, "[%s]\n", summary(session_, engine_, *done).c_str());
     messages_.push_back({"assistant", done->text});
     previous_ = done->request;
     if (!done->interrupted) return {};
@@ -71,11 +71,11 @@ class Chat {
     SLUICE_TRY(auto tokens, session_.encode(messages_));
     RequestSpec spec = session_.spec(std::move(tokens));
     spec.continues = previous_;  // the turns before are not computed again
-    return answer(session_, engine_, std::move(spec), trial_for(options_),
-                  [](const std::string& text) { return print(text).has_value(); });
+    return answer(
+        session_, engine_, std::move(spec),
+        {.emit = [](const std::string& text) { return print(text).has_value(); }, .interrupted = interrupted});
   }
 
-  const ChatOptions& options_;
   const Session& session_;
   Engine& engine_;
   const bool terminal_ = isatty(STDIN_FILENO) != 0;
@@ -84,11 +84,11 @@ class Chat {
 };
 
 Status chat(const CLI::App& command, const ChatOptions& options) {
-  SLUICE_TRY_STATUS(check(options));
-  SLUICE_TRY_STATUS(check_settings_are_read(command, methods_of_run(options)));
-  SLUICE_TRY(const Session session, Session::open(options, Heads::kGivenOrShipped));
+  SLUICE_TRY_STATUS(check_options(options.session));
+  SLUICE_TRY_STATUS(check_settings_are_read(command, methods_of_run(options.session)));
+  SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGivenOrShipped));
   SLUICE_TRY(const auto engine, session.make_engine());
-  return Chat(options, session, *engine).run();
+  return Chat(options.system, session, *engine).run();
 }
 
 }  // namespace
@@ -102,9 +102,9 @@ void add_chat(CLI::App& app, Action& action) {
       "  sluice chat -m model.gguf --system \"You are terse.\" --temp 0.7\n"
       "  printf 'Hello!\\nAnd again?\\n' | sluice chat");
   command.add_option("--system", options->system, "System message of the conversation");
-  add_model_option(command, *options);
-  add_engine_options(command, *options);
-  add_generation_options(command, *options);
+  add_model_option(command, options->session.model);
+  add_engine_options(command, options->session);
+  add_generation_options(command, options->session);
   command.callback([options, &command, &action] { action = [options, &command] { return chat(command, *options); }; });
 }
 

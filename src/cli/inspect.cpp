@@ -4,9 +4,13 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
-#include "cli/session.h"
 #include "cli/values.h"
+#include "compute/stage_runner.h"
+#include "method/method.h"
 #include "model/head_file.h"
+#include "model/model_file.h"
+#include "model/tokenizer.h"
+#include "session/installation.h"
 
 namespace sluice {
 

@@ -95,13 +95,6 @@ std::string named(const Setting& setting) {
 
 }  // namespace
 
-std::vector<std::string> methods_of_run(const CommonOptions& options) {
-  if (options.method != "auto") return {options.method};
-  if (!options.drafts.empty()) return {"ar", "surge"};
-  if (!options.heads.empty()) return {"ar", "spd", "eagle3", "p-eagle", "ppsd"};  // of which kind, the file says
-  return {"ar", "specpipe", "spd", "eagle3"};
-}
-
 Status check_settings_are_read(const CLI::App& command, const std::vector<std::string>& methods) {
   for (const Setting& setting : settings()) {
     if (command.get_option(setting.option)->count() == 0) continue;

@@ -6,12 +6,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cli/options.h"
 
 namespace sluice {
-
-// Those that a run may come to: the one that was asked for, or all that `auto` chooses among.
-std::vector<std::string> methods_of_run(const CommonOptions& options);
 
 // An error (kInput) for an option that was given to the command and that none of these methods reads, naming those that
 // do.

@@ -8,18 +8,20 @@
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/session.h"
-#include "cli/values.h"
 #include "plan/measure.h"
+#include "session/session.h"
 
 namespace sluice {
 
 namespace {
 
-struct PlanOptions : CommonOptions {
-  std::string out;
+struct PlanOptions {
+  std::string model, out;
+  int32_t threads = 0;  // 0: all cores
+  KvType kv = KvType::kF16;
 };
 
 Status measure(const PlanOptions& options) {
@@ -29,11 +31,11 @@ Status measure(const PlanOptions& options) {
     std::filesystem::create_directories(path.parent_path(), error);
   }
   SLUICE_TRY_STATUS(check_writable("--out", path.string()));
-  SLUICE_TRY(const Session session, Session::open(options));
+  SLUICE_TRY(const Session session, Session::open({.model = options.model}));
   const int32_t threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
   ProgressBar bar("measuring");
-  auto profile = measure_profile(session.model(), options.kv_type(), threads, [&](double share) {
+  auto profile = measure_profile(session.model(), options.kv, threads, [&](double share) {
     bar.show(share);
     return !interrupted();
   });
@@ -62,8 +64,8 @@ void add_plan(CLI::App& app, Action& action) {
   command.add_option("--out", options->out, "Where to write the profile (default: " + local_profile_path() + ")");
   command.add_option("--threads", options->threads, "CPU threads a stage (default: all cores)")
       ->check(whole_number(1, 256));
-  command.add_option("--kv", options->kv, "Type of the KV cache")->capture_default_str()->check(one_of({"f16", "f32"}));
-  add_model_option(command, *options);
+  add_kv_option(command, options->kv);
+  add_model_option(command, options->model);
   command.callback([options, &action] { action = [options] { return measure(*options); }; });
 }
 

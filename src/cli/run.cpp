@@ -1,21 +1,24 @@
 #include <cstdio>
 #include <iostream>
 
-#include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/method_settings.h"
+#include "cli/options.h"
 #include "cli/output.h"
-#include "cli/session.h"
+#include "cli/report.h"
 
 namespace sluice {
 
 namespace {
 
-struct RunOptions : CommonOptions {
+struct RunOptions {
+  SessionOptions session;
   std::string prompt = "Why is the sky blue? Answer in a few sentences.";
   std::string system;
+  std::string trace;
+  bool json = false;
 };
 
 // The prompt itself, not where it comes from.
@@ -29,29 +32,31 @@ Result<std::string> read_prompt(const std::string& given) {
   return text;
 }
 
-Status run(const CLI::App& command, const RunOptions& options) {
-  SLUICE_TRY_STATUS(check(options));
-  SLUICE_TRY_STATUS(check_settings_are_read(command, methods_of_run(options)));
+Status run(const CLI::App& command, RunOptions options) {
+  SLUICE_TRY_STATUS(check_options(options.session));
+  if (!options.trace.empty()) SLUICE_TRY_STATUS(check_writable("--trace", options.trace));
+  SLUICE_TRY_STATUS(check_settings_are_read(command, methods_of_run(options.session)));
   SLUICE_TRY(const std::string prompt, read_prompt(options.prompt));
-  SLUICE_TRY(const Session session, Session::open(options, Heads::kGivenOrShipped));
+  options.session.trace = !options.trace.empty();
+  SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGivenOrShipped));
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   messages.push_back({"user", prompt});
   SLUICE_TRY(auto tokens, session.encode(messages));
   SLUICE_TRY(const auto engine, session.make_engine());
   SLUICE_TRY(const Answer done,
-             answer(session, *engine, session.spec(std::move(tokens)), trial_for(options),
-                    [&](const std::string& text) { return options.json || print(text).has_value(); }));
+             answer(session, *engine, session.spec(std::move(tokens)),
+                    {.emit = [&](const std::string& text) { return options.json || print(text).has_value(); },
+                     .interrupted = interrupted}));
   if (options.json) {
     SLUICE_TRY_STATUS(
-        print(to_json(session, *engine, options, done).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
-              "\n"));
+        print(to_json(session, *engine, done).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"));
   } else {
     SLUICE_TRY_STATUS(print("\n"));
   }
   SLUICE_TRY_STATUS(session.save_memo());
-  SLUICE_TRY_STATUS(write_trace(session, *engine, options, done));
-  if (!options.json) std::fprintf(stderr, "\n%s\n", summary(session, *engine, options, done).c_str());
+  SLUICE_TRY_STATUS(write_trace(session, *engine, done, options.trace));
+  if (!options.json) std::fprintf(stderr, "\n%s\n", summary(session, *engine, done).c_str());
   if (done.interrupted) return interrupted_error();
   return {};
 }
@@ -69,9 +74,9 @@ void add_run(CLI::App& app, Action& action) {
   command.add_option("prompt", options->prompt,
                      "The prompt, in quotes (default: an example); - reads it from standard input");
   command.add_option("--system", options->system, "System message before the prompt");
-  add_model_option(command, *options);
-  add_engine_options(command, *options);
-  add_generation_options(command, *options);
+  add_model_option(command, options->session.model);
+  add_engine_options(command, options->session);
+  add_generation_options(command, options->session);
   command.add_flag("--json", options->json, "One JSON object on stdout, nothing else there");
   command.add_option("--trace", options->trace,
                      "Write every event: Chrome trace format, or a timeline page if it ends in .html");

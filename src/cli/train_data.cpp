@@ -3,19 +3,22 @@
 #include <cmath>
 
 #include "cli/interrupt.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/session.h"
 #include "cli/train.h"
-#include "cli/values.h"
 #include "method/method.h"
+#include "session/session.h"
 #include "train/generate.h"
 
 namespace sluice {
 
 namespace {
 
-struct TrainDataOptions : CommonOptions {
+struct TrainDataOptions {
+  std::string model;
+  KvType kv = KvType::kF16;
+  int32_t threads = 0;  // 0: all cores
   std::vector<std::string> prompts, exclude, openings;
   std::string out;
   std::vector<float> temps = {0.0f, 1.0f};
@@ -34,7 +37,7 @@ nlohmann::json settings_of(const TrainDataOptions& options, const Session& sessi
                              {"max_answer", options.generate.max_answer},
                              {"max_prompt", options.generate.max_prompt},
                              {"seed", options.generate.seed},
-                             {"kv", options.kv}};
+                             {"kv", name_of(kKvTypes, options.kv)}};
   if (!options.openings.empty()) settings["openings"] = options.openings;  // older corpora have no such key
   return settings;
 }
@@ -56,13 +59,15 @@ Status report(const TrainDataOptions& options, const GenerateFigures& figures, c
   return print(text);
 }
 
-Status run(TrainDataOptions options) {
+Status run(const TrainDataOptions& options) {
   if (options.prompts.empty() && options.self == 0)
     return input_error("no prompts: name files by --prompts, or let the model write its own by --self N");
   SLUICE_TRY(const auto groups, read_prompt_groups(options.prompts));
   SLUICE_TRY(const auto exclusion, Exclusion::load(options.exclude));
-  options.context = options.generate.max_prompt + options.generate.max_answer;
-  SLUICE_TRY(const Session session, Session::open(options));
+  SLUICE_TRY(const Session session, Session::open({.model = options.model,
+                                                   .context = options.generate.max_prompt + options.generate.max_answer,
+                                                   .kv = options.kv,
+                                                   .threads = options.threads}));
   const Tokenizer& tokenizer = session.tokenizer();
   GenerateHooks hooks;
   hooks.encode = [&](const std::string& prompt) { return session.encode({{"user", prompt}}); };
@@ -149,8 +154,8 @@ void add_train_data(CLI::App& train, Action& action) {
       ->capture_default_str()
       ->check(seed_number());
   command.add_option("--threads", options->threads, "CPU threads (default: all cores)")->check(whole_number(1, 256));
-  command.add_option("--kv", options->kv, "Type of the KV cache")->capture_default_str()->check(one_of({"f16", "f32"}));
-  add_model_option(command, *options);
+  add_kv_option(command, options->kv);
+  add_model_option(command, options->model);
   command.callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

@@ -1,20 +1,22 @@
 #include <spdlog/fmt/fmt.h>
 
+#include <span>
 #include <thread>
 
 #include "cli/interrupt.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/session.h"
 #include "cli/train.h"
-#include "cli/values.h"
+#include "session/installation.h"
 #include "train/train.h"
 
 namespace sluice {
 
 namespace {
 
-struct HeadOptions : CommonOptions {
+struct HeadOptions {
+  std::string model;
   TrainOptions train;
 };
 
@@ -81,7 +83,7 @@ void add_train_options(CLI::App& command, HeadOptions& options) {
       ->check(one_of({"f32", "bf16"}));
   command.add_option("--seed", train.seed, "Another seed, another order")->capture_default_str()->check(seed_number());
   command.add_option("--threads", train.threads, "CPU threads (default: all cores)")->check(whole_number(1, 256));
-  add_model_option(command, options);
+  add_model_option(command, options.model);
 }
 
 Status train_head(HeadOptions& options, const char* what,
@@ -107,15 +109,15 @@ Status train_head(HeadOptions& options, const char* what,
       options.train.out, figures->tokens, figures->seconds, figures->capture_seconds, figures->evaluation.dump()));
 }
 
-// n + 1 boundaries; equal stages if the layers divide, else the later ones are one larger.
-Result<std::vector<int32_t>> boundaries(const CommonOptions& options, const ModelFile& model) {
+// n + 1 boundaries: the inner ones as given; or equal stages if the layers divide, else the later ones are one larger.
+Result<std::vector<int32_t>> boundaries(std::span<const int32_t> inner, int32_t stages, const ModelFile& model) {
   const int32_t layers = model.hparams().n_layers;
   std::vector<int32_t> cuts = {0};
-  if (!options.cuts.empty()) {
-    cuts.insert(cuts.end(), options.cuts.begin(), options.cuts.end());
+  if (!inner.empty()) {
+    cuts.insert(cuts.end(), inner.begin(), inner.end());
     cuts.push_back(layers);
   } else {
-    for (int32_t k = 1; k <= options.stages; ++k) cuts.push_back(k * layers / options.stages);
+    for (int32_t k = 1; k <= stages; ++k) cuts.push_back(k * layers / stages);
   }
   for (size_t i = 1; i < cuts.size(); ++i)
     if (cuts[i] <= cuts[i - 1])
@@ -136,12 +138,13 @@ Status check_depth(int32_t layers, const std::string& init, const ModelFile& mod
 }  // namespace
 
 void add_train_spd(CLI::App& train, Action& action) {
-  struct Options : HeadOptions {
+  struct Options {
+    HeadOptions head;
     SpdOptions spd;
-    std::string attention = "single", fill = "uniform";
+    int32_t stages = 10;
+    std::vector<int32_t> cuts;
   };
   auto options = std::make_shared<Options>();
-  options->stages = 10;
   CLI::App& command = *train.add_subcommand("spd", "Trains a module for Speculative Pipeline Decoding");
   command.footer(
       "Examples:\n"
@@ -157,16 +160,11 @@ void add_train_spd(CLI::App& train, Action& action) {
   command.add_option("--layers", spd.layers, "Decoder layers of the module")
       ->capture_default_str()
       ->check(whole_number(1, 64));
-  command.add_option("--attention", options->attention, "single: only the newest row is a query; full: every row is")
-      ->capture_default_str()
-      ->check(one_of({"single", "full"}));
-  command
-      .add_option(
-          "--fill", options->fill,
-          "Tokens in flight while training: uniform, half of the time n (the paper's), or flushes, mostly few, as "
-          "flushes leave them")
-      ->capture_default_str()
-      ->check(one_of({"uniform", "flushes"}));
+  add_choice(command, "--attention", spd.attention, kAttentions,
+             "single: only the newest row is a query; full: every row is");
+  add_choice(command, "--fill", spd.fill, kFills,
+             "Tokens in flight while training: uniform, half of the time n (the paper's), or flushes, mostly few, as "
+             "flushes leave them");
   command
       .add_option("--init", spd.init,
                   "How the layers begin: as the target's last on fitted states (lens), as its last or first, at random")
@@ -176,24 +174,24 @@ void add_train_spd(CLI::App& train, Action& action) {
   command.add_flag("--single-depth", spd.single_depth, "Ablation: only the deepest state of each token");
   command.add_flag("--shared-fc", spd.shared_fc, "Ablation: one FC for the depths 1 to n");
   command.add_flag("--feature-norm,!--no-feature-norm", spd.feature_norm, "Divide states by their root mean square");
-  add_train_options(command, *options);
+  add_train_options(command, options->head);
   command.callback([options, &action] {
     action = [options]() -> Status {
-      options->spd.attention = options->attention == "full" ? Attention::kFull : Attention::kSingle;
-      options->spd.fill = options->fill == "flushes" ? Fill::kFlushes : Fill::kUniform;
-      return train_head(*options, "spd", [&](const ModelFile& model, const TrainHooks& hooks) -> Result<TrainFigures> {
-        SLUICE_TRY_STATUS(check_depth(options->spd.layers, options->spd.init, model));
-        SLUICE_TRY(options->spd.cuts, boundaries(*options, model));
-        if (options->spd.output_timing && options->spd.cuts.size() == 2)
-          return input_error("--output-timing: needs at least two stages");
-        return train_spd(model, options->spd, options->train, hooks);
-      });
+      return train_head(options->head, "spd",
+                        [&](const ModelFile& model, const TrainHooks& hooks) -> Result<TrainFigures> {
+                          SLUICE_TRY_STATUS(check_depth(options->spd.layers, options->spd.init, model));
+                          SLUICE_TRY(options->spd.cuts, boundaries(options->cuts, options->stages, model));
+                          if (options->spd.output_timing && options->spd.cuts.size() == 2)
+                            return input_error("--output-timing: needs at least two stages");
+                          return train_spd(model, options->spd, options->head.train, hooks);
+                        });
     };
   });
 }
 
 void add_train_eagle3(CLI::App& train, Action& action) {
-  struct Options : HeadOptions {
+  struct Options {
+    HeadOptions head;
     Eagle3Options eagle3;
   };
   auto options = std::make_shared<Options>();
@@ -220,11 +218,11 @@ void add_train_eagle3(CLI::App& train, Action& action) {
   command.add_option("--init", eagle3.init, "How the layer begins: as the target's, or at random")
       ->capture_default_str()
       ->check(one_of({"last", "random"}));
-  add_train_options(command, *options);
+  add_train_options(command, options->head);
   command.callback([options, &action] {
     action = [options] {
-      return train_head(*options, "eagle3", [&](const ModelFile& model, const TrainHooks& hooks) {
-        return train_eagle3(model, options->eagle3, options->train, hooks);
+      return train_head(options->head, "eagle3", [&](const ModelFile& model, const TrainHooks& hooks) {
+        return train_eagle3(model, options->eagle3, options->head.train, hooks);
       });
     };
   });
@@ -244,7 +242,8 @@ Status check_layers(const std::vector<int32_t>& layers, const ModelFile& model) 
   return {};
 }
 
-struct ShallowCommand : HeadOptions {
+struct ShallowCommand {
+  HeadOptions head;
   ShallowOptions shallow;
   std::string init = "target";
 };
@@ -273,21 +272,22 @@ void add_train_exit(CLI::App& train, Action& action) {
   add_layers_option(command, shallow.layers,
                     "Layers of the target that the exit's own begin as (default: none, a norm and a matrix)");
   add_init_option(command, options->init, "target");
-  add_train_options(command, *options);
+  add_train_options(command, options->head);
   command.callback([options, &action] {
     action = [options] {
-      return train_head(*options, "exit", [&](const ModelFile& model, const TrainHooks& hooks) -> Result<TrainFigures> {
-        ShallowOptions& shallow = options->shallow;
-        const int32_t n_layers = model.hparams().n_layers;
-        SLUICE_TRY_STATUS(check_layers(shallow.layers, model));
-        if (shallow.input < 0 && shallow.stages > n_layers)
-          return input_error("--stages: the model has only " + std::to_string(n_layers) + " layers");
-        if (shallow.input < 0) shallow.input = n_layers / shallow.stages;
-        if (shallow.input > n_layers)
-          return input_error("--exit: the model has only " + std::to_string(n_layers) + " layers");
-        shallow.random = options->init == "random";
-        return train_shallow(model, shallow, options->train, hooks);
-      });
+      return train_head(options->head, "exit",
+                        [&](const ModelFile& model, const TrainHooks& hooks) -> Result<TrainFigures> {
+                          ShallowOptions& shallow = options->shallow;
+                          const int32_t n_layers = model.hparams().n_layers;
+                          SLUICE_TRY_STATUS(check_layers(shallow.layers, model));
+                          if (shallow.input < 0 && shallow.stages > n_layers)
+                            return input_error("--stages: the model has only " + std::to_string(n_layers) + " layers");
+                          if (shallow.input < 0) shallow.input = n_layers / shallow.stages;
+                          if (shallow.input > n_layers)
+                            return input_error("--exit: the model has only " + std::to_string(n_layers) + " layers");
+                          shallow.random = options->init == "random";
+                          return train_shallow(model, shallow, options->head.train, hooks);
+                        });
     };
   });
 }
@@ -305,10 +305,10 @@ void add_train_draft(CLI::App& train, Action& action) {
   add_layers_option(command, shallow.layers,
                     "Layers of the target that the draft's begin as (default: the first four)");
   add_init_option(command, options->init, "target");
-  add_train_options(command, *options);
+  add_train_options(command, options->head);
   command.callback([options, &action] {
     action = [options] {
-      return train_head(*options, "draft",
+      return train_head(options->head, "draft",
                         [&](const ModelFile& model, const TrainHooks& hooks) -> Result<TrainFigures> {
                           ShallowOptions& shallow = options->shallow;
                           SLUICE_TRY_STATUS(check_layers(shallow.layers, model));
@@ -316,14 +316,15 @@ void add_train_draft(CLI::App& train, Action& action) {
                             for (int32_t l = 0; l < std::min(4, model.hparams().n_layers); ++l)
                               shallow.layers.push_back(l);
                           shallow.random = options->init == "random";
-                          return train_shallow(model, shallow, options->train, hooks);
+                          return train_shallow(model, shallow, options->head.train, hooks);
                         });
     };
   });
 }
 
 void add_train_p_eagle(CLI::App& train, Action& action) {
-  struct Options : HeadOptions {
+  struct Options {
+    HeadOptions head;
     PEagleOptions p_eagle;
   };
   auto options = std::make_shared<Options>();
@@ -355,13 +356,13 @@ void add_train_p_eagle(CLI::App& train, Action& action) {
       .check(whole_number(0))
       ->expected(3);
   add_init_option(command, p_eagle.init, "last");
-  add_train_options(command, *options);
+  add_train_options(command, options->head);
   command.callback([options, &action] {
     action = [options] {
-      return train_head(*options, "p-eagle",
+      return train_head(options->head, "p-eagle",
                         [&](const ModelFile& model, const TrainHooks& hooks) -> Result<TrainFigures> {
                           SLUICE_TRY_STATUS(check_depth(options->p_eagle.layers, options->p_eagle.init, model));
-                          return train_p_eagle(model, options->p_eagle, options->train, hooks);
+                          return train_p_eagle(model, options->p_eagle, options->head.train, hooks);
                         });
     };
   });

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choice.h"
 #include "base/pass_times.h"
 #include "base/result.h"
 #include "model/head_file.h"
@@ -61,6 +62,8 @@ struct Proposal {
 // Who drafts when ssd did not foresee an outcome: the draft model, n-grams, or the one for few requests and the other
 // for many.
 enum class Fallback : uint8_t { kDraft, kNgram, kAuto };
+inline constexpr Choice<Fallback> kFallbacks[] = {
+    {"draft", Fallback::kDraft}, {"ngram", Fallback::kNgram}, {"auto", Fallback::kAuto}};
 
 // A lookahead: a verifier waits while it would most likely agree with all that is there.
 inline constexpr int32_t kWaitForDoubt = -1;

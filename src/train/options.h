@@ -8,15 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "base/choice.h"
 #include "base/ids.h"
 
 namespace sluice {
 
 enum class Attention : uint8_t { kSingle, kFull };
+inline constexpr Choice<Attention> kAttentions[] = {{"single", Attention::kSingle}, {"full", Attention::kFull}};
 
 // How many tokens are in flight in an example: half of the time n, else 1 … n - 1 alike (SPD appendix A.2), or few more
 // often than many, as flushes leave them.
 enum class Fill : uint8_t { kUniform, kFlushes };
+inline constexpr Choice<Fill> kFills[] = {{"uniform", Fill::kUniform}, {"flushes", Fill::kFlushes}};
 
 struct SpdOptions {
   std::vector<int32_t> cuts;  // n + 1: first layers of the stages, and the number of layers

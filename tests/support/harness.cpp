@@ -5,7 +5,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "pipeline/executor.h"
+#include "session/assemble.h"
 #include "verify/sampler.h"
 
 namespace sluice::test {
@@ -27,10 +27,6 @@ std::vector<LayerRange> cuts_of(const Opened& opened, const PipelineSpec& setup)
 Profile profile_of(const PipelineSpec& setup) {
   return value_of(setup.profile.starts_with("{") ? Profile::parse(setup.profile, "of the test")
                                                  : Profile::load(setup.profile));
-}
-
-CostModel cost_of(const Opened& opened, const PipelineSpec& setup) {
-  return CostModel(profile_of(setup), cuts_of(opened, setup), opened.model.hparams().d_model);
 }
 
 int32_t cells_of(const PipelineSpec& setup) { return setup.n_cells > 0 ? setup.n_cells : 4 * setup.context + 64 * 32; }
@@ -96,56 +92,42 @@ std::string describe(const RequestSpec& spec) {
   return text.str();
 }
 
+namespace {
+
+Assembly assemble(const Opened& opened, const PipelineSpec& setup) {
+  Parts parts{.model = &opened.model,
+              .tokenizer = &opened.tokenizer,
+              .drafts = {},
+              .head = setup.head,
+              .cuts = cuts_of(opened, setup),
+              .executor = setup.threads ? ExecutorKind::kThreads : ExecutorKind::kVirtual,
+              .profile = {},
+              .jitter = setup.jitter,
+              .memo = setup.lazy ? std::make_shared<Memo>() : nullptr,
+              .kv = setup.kv,
+              .n_draft_cells = cells_of(setup),
+              .head_guesses = setup.guesses,
+              .engine = {.context = setup.context,
+                         .n_cells = cells_of(setup),
+                         .scheduler = setup.scheduler,
+                         .trace = setup.trace,
+                         .first_batch = setup.first_batch}};
+  for (const Opened* draft : setup.drafts) parts.drafts.push_back(&draft->model);
+  if (!setup.threads || setup.paced) parts.profile = profile_of(setup);
+  return value_of(assemble(parts));
+}
+
+}  // namespace
+
 std::unique_ptr<Executor> make_executor(const Opened& opened, const PipelineSpec& setup) {
-  PipelineOptions options{.cuts = cuts_of(opened, setup),
-                          .kv = setup.kv,
-                          .n_cells = cells_of(setup),
-                          .max_rows = setup.scheduler.row_budget,
-                          .threads = 1,
-                          .memo = setup.lazy ? std::make_shared<Memo>() : nullptr};
-  const bool clocked = !setup.threads || setup.paced;
-  if (setup.head != nullptr) options.taps = setup.head->parameters().tapped_layers();
-  std::vector<Pipeline> pipelines;
-  pipelines.push_back({value_of(make_workers(opened.model, options)), {}});
-  if (clocked) pipelines[0].cost = cost_of(opened, setup);
-  options.taps.clear();
-  options.candidates = 16;
-  options.guessable = opened.model.hparams().n_vocab;
-  for (size_t i = 0; i < setup.drafts.size(); ++i) {
-    const ModelFile& draft = setup.drafts[i]->model;
-    options.cuts = {{0, draft.hparams().n_layers}};
-    pipelines.push_back({value_of(make_workers(draft, options)), {}});
-    if (clocked)
-      pipelines.back().cost.emplace(value_of(profile_of(setup).for_draft(i, setup.drafts.size())), options.cuts,
-                                    draft.hparams().d_model);
-  }
-  if (setup.head != nullptr) {
-    pipelines.push_back({value_of(make_head_worker(*setup.head, options, setup.guesses)), {}, /*is_head=*/true});
-    if (clocked)
-      pipelines.back().cost.emplace(value_of(profile_of(setup).for_draft(setup.drafts.size(), setup.drafts.size() + 1)),
-                                    std::vector<LayerRange>{{0, 1}}, opened.model.hparams().d_model);
-  }
-  return setup.threads ? make_threads_executor(std::move(pipelines))
-                       : make_virtual_executor(std::move(pipelines), setup.jitter);
+  return assemble(opened, setup).executor;
 }
 
 std::unique_ptr<Engine> make_engine(const Opened& opened, const PipelineSpec& setup,
                                     const std::function<std::unique_ptr<Executor>(std::unique_ptr<Executor>)>& wrap) {
-  EngineOptions options{.context = setup.context,
-                        .n_cells = cells_of(setup),
-                        .drafts = {},
-                        .scheduler = setup.scheduler,
-                        .cuts = cuts_of(opened, setup),
-                        .cost = {},
-                        .trace = setup.trace,
-                        .first_batch = setup.first_batch};
-  for (const Opened* draft : setup.drafts)
-    options.drafts.push_back({draft->model.hparams().name, cells_of(setup), 1, {}});
-  if (setup.head != nullptr) options.drafts.push_back({"head", cells_of(setup), 1, setup.head->parameters()});
-  if (!setup.threads || setup.paced) options.cost = cost_of(opened, setup);
-  auto executor = make_executor(opened, setup);
-  if (wrap) executor = wrap(std::move(executor));
-  return std::make_unique<Engine>(opened.tokenizer, std::move(executor), std::move(options));
+  Assembly assembly = assemble(opened, setup);
+  if (wrap) assembly.executor = wrap(std::move(assembly.executor));
+  return std::make_unique<Engine>(opened.tokenizer, std::move(assembly.executor), std::move(assembly.engine));
 }
 
 RequestId submit(Engine& engine, const RequestSpec& spec) { return value_of(engine.submit(spec)); }

@@ -1,4 +1,4 @@
-#include "cli/corpus_file.h"
+#include "session/corpus_file.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "engine/auto_trial.h"
+#include "session/auto_trial.h"
 
 namespace sluice {
 

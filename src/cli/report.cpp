@@ -1,81 +1,8 @@
-#include "cli/answer.h"
+#include "cli/report.h"
 
 #include <spdlog/fmt/fmt.h>
 
-#include <span>
-
-#include "cli/interrupt.h"
-
 namespace sluice {
-
-std::optional<AutoTrial::Purpose> trial_for(const CommonOptions& options) {
-  if (options.method == "auto") return AutoTrial::Purpose::kChoose;
-  const bool comparable = options.method != "ar" && options.same_tokens() && !options.simulated() &&
-                          options.trace.empty() && options.max_tokens >= AutoTrial::kWorthwhile;
-  if (!comparable) return std::nullopt;
-  return AutoTrial::Purpose::kCompare;
-}
-
-namespace {
-
-// At the beginning (-1) and the end (1) of plain decoding's turn.
-void count_plain(const Request& request, Answer& answer, int sign) {
-  answer.plain_tokens += sign * static_cast<int64_t>(request.n_answer());
-  answer.plain_verifications += sign * request.stats.verifications;
-}
-
-// Lets the trial switch the method, if it wants to.
-Status go_on(Engine& engine, Answer& answer, const std::vector<std::string>& sources) {
-  const Request& request = engine.request(answer.request);
-  const auto method = answer.trial->observe(static_cast<int64_t>(request.n_answer()), engine.now());
-  if (!method) return {};
-  if (answer.trial->purpose() == AutoTrial::Purpose::kCompare) count_plain(request, answer, *method == "ar" ? -1 : 1);
-  return engine.set_method(answer.request, *method, sources);
-}
-
-}  // namespace
-
-Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, std::optional<AutoTrial::Purpose> trial,
-                      const std::function<bool(const std::string&)>& emit) {
-  Answer answer;
-  if (trial && spec.method != "ar") answer.trial.emplace(spec.method, *trial);
-  const auto sources = spec.sources;
-  SLUICE_TRY(answer.request, engine.submit(std::move(spec)));
-  TextStream stream(session.tokenizer());
-  bool listening = true;
-  const auto say = [&](const std::string& text) {
-    answer.text += text;
-    if (listening && !text.empty()) listening = emit(text);
-  };
-  while (engine.busy()) {
-    SLUICE_TRY(const auto progress, engine.step());
-    SLUICE_TRY_STATUS(session.files().poll());
-    for (const auto& news : progress)
-      for (const Token token : news.tokens)
-        if (!session.tokenizer().ends_generation(token)) say(stream.push(token));
-    answer.interrupted = interrupted();
-    if (answer.interrupted || !listening) engine.cancel(answer.request);
-    if (answer.trial && engine.busy()) SLUICE_TRY_STATUS(go_on(engine, answer, sources));
-  }
-  const Request& request = engine.request(answer.request);
-  if (request.finish == Finish::kFailed) return tl::unexpected<Error>(request.error);
-  if (answer.plain_tokens < 0) count_plain(request, answer, 1);  // it ended in that turn
-  say(stream.finish());
-  SLUICE_TRY_STATUS(session.files().look());
-  if (!listening && !answer.interrupted)
-    return runtime_error("the output could not be written (is the disk full or the pipe closed?)");
-  return answer;
-}
-
-Answer finished_answer(const Session& session, const Engine& engine, RequestId id) {
-  Answer answer{.request = id, .text = {}, .trial = {}};
-  TextStream stream(session.tokenizer());
-  const Request& request = engine.request(id);
-  for (const Token token : std::span(request.tokens).subspan(request.n_prompt()))
-    if (!session.tokenizer().ends_generation(token)) answer.text += stream.push(token);
-  answer.text += stream.finish();
-  return answer;
-}
 
 namespace {
 
@@ -89,10 +16,6 @@ std::string method_name(const Engine& engine, const Answer& answer) {
   return answer.trial ? answer.trial->method() : std::string(engine.request(answer.request).method->name());
 }
 
-}  // namespace
-
-namespace {
-
 // Tokens that a verification yields, for methods of which each is a pass of its own; without those of plain decoding's
 // turn.
 nlohmann::json acceptance_length(const Request& request, const Answer& answer) {
@@ -104,8 +27,9 @@ nlohmann::json acceptance_length(const Request& request, const Answer& answer) {
 
 }  // namespace
 
-nlohmann::json to_json(const Session& session, const Engine& engine, const CommonOptions& options,
-                       const Answer& answer) {
+nlohmann::json to_json(const Session& session, const Engine& engine, const Answer& answer) {
+  const SessionOptions& options = session.options();
+  const Rule rule = options.request.sampling.rule;
   const Request& request = engine.request(answer.request);
   const RequestFigures figures = engine.figures(answer.request);
   const auto begin = request.tokens.begin() + static_cast<ptrdiff_t>(request.n_prompt());
@@ -113,13 +37,13 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Commo
       {"model", session.model().hparams().name},
       {"method", method_name(engine, answer)},
       {"source", source_name(engine, answer)},
-      {"executor", options.executor},
+      {"executor", name_of(kExecutors, options.executor)},
       {"stages", session.cuts().size()},
-      {"width", options.width},
-      {"compute", options.compute},
-      {"exactness", options.lossy == "none" ? kCpuExactness : "lossy"},
-      {"verify", options.verify},
-      {"lossy", options.lossy},
+      {"width", options.request.method_options.width},
+      {"compute", name_of(kComputes, options.compute)},
+      {"exactness", is_lossy(rule) ? "lossy" : kCpuExactness},
+      {"verify", name_of(kLosslessRules, rule)},
+      {"lossy", name_of(kLossyRules, rule)},
       {"simulated_time", options.simulated()},
       {"paced", !options.simulated() && !session.profile_name().empty()},
       {"profile", session.profile_name().empty() ? nlohmann::json() : nlohmann::json(session.profile_name())},
@@ -147,17 +71,19 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Commo
   return j;
 }
 
-std::string summary(const Session& session, const Engine& engine, const CommonOptions& options, const Answer& answer) {
+std::string summary(const Session& session, const Engine& engine, const Answer& answer) {
+  const SessionOptions& options = session.options();
   const Request& request = engine.request(answer.request);
   const RequestFigures figures = engine.figures(answer.request);
-  std::string text = fmt::format(
-      "{}, {:.1f} tokens/s{} · method {} ({}{}), {}, executor {}{} · {} of {} accepted, {}",
-      count(request.n_answer(), "token"), figures.tokens_per_second, options.simulated() ? " (simulated time)" : "",
-      method_name(engine, answer), source_name(engine, answer), options.lossy == "none" ? "" : ", lossy",
-      count(session.cuts().size(), "stage"), options.executor,
-      session.profile_name().empty() ? "" : ", profile " + session.profile_name(), request.stats.accepted,
-      count(static_cast<size_t>(request.stats.drafted), "drafted token"),
-      request.stats.flushes == 1 ? "1 flush" : fmt::format("{} flushes", request.stats.flushes));
+  std::string text =
+      fmt::format("{}, {:.1f} tokens/s{} · method {} ({}{}), {}, executor {}{} · {} of {} accepted, {}",
+                  count(request.n_answer(), "token"), figures.tokens_per_second,
+                  options.simulated() ? " (simulated time)" : "", method_name(engine, answer),
+                  source_name(engine, answer), is_lossy(options.request.sampling.rule) ? ", lossy" : "",
+                  count(session.cuts().size(), "stage"), name_of(kExecutors, options.executor),
+                  session.profile_name().empty() ? "" : ", profile " + session.profile_name(), request.stats.accepted,
+                  count(static_cast<size_t>(request.stats.drafted), "drafted token"),
+                  request.stats.flushes == 1 ? "1 flush" : fmt::format("{} flushes", request.stats.flushes));
   if (!answer.trial || answer.trial->plain_rate() == 0) return text;
   const AutoTrial& trial = *answer.trial;
   if (trial.purpose() == AutoTrial::Purpose::kCompare) {
@@ -185,18 +111,18 @@ std::string summary(const Session& session, const Engine& engine, const CommonOp
                      trial.speculative_rate());
 }
 
-Status write_trace(const Session& session, const Engine& engine, const CommonOptions& options, const Answer& answer) {
-  if (options.trace.empty()) return {};
+Status write_trace(const Session& session, const Engine& engine, const Answer& answer, const std::string& path) {
+  if (path.empty()) return {};
   Trace trace = engine.trace();
   const Request& request = engine.request(answer.request);
   trace.header.model = session.model().hparams().name;
   trace.header.method = method_name(engine, answer);
   trace.header.source = source_name(engine, answer);
-  trace.header.width = options.width;
+  trace.header.width = session.options().request.method_options.width;
   trace.header.steps = engine.figures(answer.request).steps;
   trace.header.decode_begin = request.stats.first_token;
   trace.header.decode_end = request.stats.last_token;
-  return trace.write(options.trace);
+  return trace.write(path);
 }
 
 }  // namespace sluice

@@ -7,33 +7,31 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/options.h"
 #include "engine/engine.h"
 #include "model/chat_template.h"
 #include "model/file_watch.h"
 #include "model/head_file.h"
 #include "model/model_file.h"
 #include "model/tokenizer.h"
+#include "pipeline/memo.h"
+#include "session/memory_need.h"
+#include "session/options.h"
 
 namespace sluice {
 
-// The embedded default model: SLUICE_MODEL, or the one that the set-up put beside the program. Errors say how to get
-// it.
-Result<std::string> default_model();
-
-// Where the program is installed: the folder beside the program's own that holds heads, prompts and the default model.
-std::string installation_folder();
-
-// Which heads may serve: those of --head, or also those that come with the program.
+// Which heads may serve: those of the options, or also those that come with the program.
 enum class Heads : uint8_t { kGiven, kGivenOrShipped };
 
 class Session {
  public:
   // With `compared` (bench) each of these methods runs, with a head of its own kind that is given or comes with the
-  // program; else the method that was asked for does, with what --head gives or, without that, one that comes with it.
-  static Result<Session> open(const CommonOptions& options, Heads heads = Heads::kGiven,
+  // program; else the method that was asked for does, with the head that is given or, without that, one that comes with
+  // it. Errors name the file, or the option of the command line.
+  static Result<Session> open(const SessionOptions& options, Heads heads = Heads::kGiven,
                               const std::vector<std::string>& compared = {});
 
+  // As they were given, but for what was chosen for them: context, stages and threads are known.
+  const SessionOptions& options() const { return options_; }
   const ModelFile& model() const { return *model_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::vector<LayerRange>& cuts() const { return cuts_; }
@@ -42,7 +40,6 @@ class Session {
   const HeadFile* head_for(const std::string& method) const;
   const std::string& profile_name() const { return profile_name_; }
   const std::optional<Profile>& profile() const { return profile_; }  // none: neither simulated nor paced
-  int32_t context() const { return options_.context; }                // tokens a conversation may have
   size_t corpus_tokens() const { return corpus_ ? corpus_->size() : 0; }
   double load_seconds() const { return load_seconds_; }
   // Of the files that it computes with. To be polled while an engine runs, and looked at when it has come to an end.
@@ -52,7 +49,7 @@ class Session {
 
   // Whether cells for so many requests at a time can be numbered, and their keys and values be held in memory. The
   // error names --context and --concurrency, and what would be right.
-  Status check_room(int32_t n_requests) const;
+  Status check_room(int32_t n_requests) const { return memory_need().check(n_requests); }
   // A pipeline of its own for up to `n_requests` requests at a time, by a method or the session's.
   Result<std::unique_ptr<Engine>> make_engine(int32_t n_requests = 1) const {
     return make_engine(method(), n_requests);
@@ -70,19 +67,19 @@ class Session {
 
  private:
   Session() = default;
-  int64_t cells_of_request() const;  // of the target
-  int64_t bytes_of_cell() const;     // of all models
+  Status open_model();
+  Status open_draft(const std::string& path);
   Status open_head(const std::string& path);
+  Status open_heads(Heads heads);
   Status take_shipped_heads();
+  Result<bool> take_shipped_head(const std::string& method);
   Status check_source_head() const;
   Status take_cuts();
   void watch_files();
-  Result<bool> take_shipped_head(const std::string& method);
-  Status add_head(const HeadFile& head, EngineOptions& engine, std::vector<Pipeline>& pipelines,
-                  PipelineOptions pipeline) const;
+  MemoryNeed memory_need() const;
   std::vector<std::string> methods() const;
 
-  CommonOptions options_;
+  SessionOptions options_;
   std::unique_ptr<ModelFile> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<ModelFile> drafts_;

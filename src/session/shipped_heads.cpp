@@ -1,4 +1,4 @@
-#include "cli/shipped_heads.h"
+#include "session/shipped_heads.h"
 
 #include <filesystem>
 #include <set>

@@ -1,0 +1,89 @@
+#include "session/assemble.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice {
+
+namespace {
+
+class Assembler {
+ public:
+  explicit Assembler(const Parts& parts) : parts_(parts), engine_(parts.engine) {}
+
+  Result<Assembly> assemble() {
+    engine_.cuts = parts_.cuts;
+    if (parts_.profile) engine_.cost.emplace(*parts_.profile, parts_.cuts, parts_.model->hparams().d_model);
+    SLUICE_TRY_STATUS(add_target());
+    for (const ModelFile* draft : parts_.drafts) SLUICE_TRY_STATUS(add_draft(*draft));
+    if (parts_.head != nullptr) SLUICE_TRY_STATUS(add_head(*parts_.head));
+    auto executor = parts_.executor == ExecutorKind::kVirtual
+                        ? make_virtual_executor(std::move(pipelines_), parts_.jitter)
+                        : make_threads_executor(std::move(pipelines_));
+    return Assembly{std::move(executor), std::move(engine_)};
+  }
+
+ private:
+  Status add_target() {
+    PipelineOptions options = shared_options();
+    options.cuts = parts_.cuts;
+    options.n_cells = engine_.n_cells;
+    if (parts_.head != nullptr) options.taps = parts_.head->parameters().tapped_layers();
+    SLUICE_TRY(auto workers, make_workers(*parts_.model, options));
+    pipelines_.push_back({.workers = std::move(workers), .cost = engine_.cost});
+    return {};
+  }
+
+  Status add_draft(const ModelFile& draft) {
+    const HyperParameters& hparams = draft.hparams();
+    const int32_t n_tokens = parts_.tokenizer->size();
+    PipelineOptions options = draft_options(parts_.draft_vocab > 0 ? std::min(parts_.draft_vocab, n_tokens) : n_tokens);
+    options.cuts = {{0, hparams.n_layers}};
+    SLUICE_TRY(auto workers, make_workers(draft, options));
+    const size_t i = engine_.drafts.size();
+    engine_.drafts.push_back({.name = hparams.name, .n_cells = options.n_cells, .n_stages = 1, .head = std::nullopt});
+    return add_draft_pipeline({.workers = std::move(workers), .cost = std::nullopt}, hparams, i, parts_.drafts.size());
+  }
+
+  Status add_head(const HeadFile& file) {
+    const HeadParameters& head = file.parameters();
+    const PipelineOptions options = draft_options(parts_.tokenizer->size());
+    SLUICE_TRY(auto workers, make_head_worker(file, options, parts_.head_guesses));
+    const size_t i = engine_.drafts.size();
+    engine_.drafts.push_back({.name = name(head.kind), .n_cells = options.n_cells, .n_stages = 1, .head = head});
+    return add_draft_pipeline({.workers = std::move(workers), .cost = std::nullopt, .is_head = true}, head.hparams, i,
+                              i + 1);
+  }
+
+  // The i-th of `n` that draft.
+  Status add_draft_pipeline(Pipeline pipeline, const HyperParameters& hparams, size_t i, size_t n) {
+    if (parts_.profile) {
+      SLUICE_TRY(auto costs, parts_.profile->for_draft(i, n));
+      pipeline.cost.emplace(std::move(costs), std::vector<LayerRange>{{0, hparams.n_layers}}, hparams.d_model);
+    }
+    pipelines_.push_back(std::move(pipeline));
+    return {};
+  }
+
+  PipelineOptions shared_options() const {
+    return {.kv = parts_.kv, .max_rows = engine_.scheduler.row_budget, .threads = parts_.threads, .memo = parts_.memo};
+  }
+
+  PipelineOptions draft_options(int32_t guessable) const {
+    PipelineOptions options = shared_options();
+    options.n_cells = parts_.n_draft_cells;
+    options.candidates = parts_.candidates;
+    options.guessable = guessable;
+    return options;
+  }
+
+  const Parts& parts_;
+  EngineOptions engine_;
+  std::vector<Pipeline> pipelines_;  // by model, the target first
+};
+
+}  // namespace
+
+Result<Assembly> assemble(const Parts& parts) { return Assembler(parts).assemble(); }
+
+}  // namespace sluice

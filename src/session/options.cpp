@@ -1,0 +1,56 @@
+#include "session/options.h"
+
+#include <algorithm>
+
+#include "source/make_source.h"
+
+namespace sluice {
+
+namespace {
+
+Status check_tree(const std::vector<int32_t>& branching) {
+  constexpr int64_t kMostNodes = 255;  // with the root they fit into a batch
+  int64_t level = 1, nodes = 0;
+  for (const int32_t children : branching) {
+    nodes += level *= children;
+    if (nodes > kMostNodes)
+      return input_error("--tree: a tree of " + std::to_string(nodes) + " nodes or more; there may be " +
+                         std::to_string(kMostNodes) + " at most, the root not counted");
+  }
+  return {};
+}
+
+Status check_sources(const SessionOptions& options) {
+  const std::vector<std::string>& named = options.request.sources;
+  SLUICE_TRY_STATUS(
+      make_sources(named, {options.drafts.size(), !options.heads.empty()}, false).map([](const auto&) {}));
+  if (!options.ngram_corpus.empty() && !named.empty() && std::find(named.begin(), named.end(), "ngram") == named.end())
+    return input_error("--ngram-corpus is for n-grams, which --source leaves out: add ngram to it, as in ngram," +
+                       named.front());
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> methods_of_run(const SessionOptions& options) {
+  if (options.request.method != kAutoMethod) return {options.request.method};
+  if (!options.drafts.empty()) return {"ar", "surge"};
+  if (!options.heads.empty()) return {"ar", "spd", "eagle3", "p-eagle", "ppsd"};  // of which kind, the file says
+  return {"ar", "specpipe", "spd", "eagle3"};
+}
+
+Status check(const SessionOptions& options) {
+  if (options.lazy() && !options.simulated())
+    return input_error("--compute lazy works only on a simulated clock: add --executor virtual");
+  if (!options.memo.empty() && !options.lazy()) return input_error("--memo keeps the results of --compute lazy");
+  SLUICE_TRY_STATUS(check_tree(options.request.method_options.branching));
+  if (!options.heads.empty() && options.lazy())
+    return input_error("--compute lazy computes no hidden states, which --head reads: leave it out");
+  constexpr size_t kMostDrafts = 8;
+  if (options.drafts.size() > kMostDrafts)
+    return input_error("--draft was given " + std::to_string(options.drafts.size()) +
+                       " times; a hierarchy has at most " + std::to_string(kMostDrafts) + " draft models");
+  return check_sources(options);
+}
+
+}  // namespace sluice

@@ -1,0 +1,63 @@
+// What a session is opened with: plain values, whoever they come from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/choice.h"
+#include "compute/stage_runner.h"
+#include "engine/request.h"
+
+namespace sluice {
+
+enum class ExecutorKind : uint8_t { kThreads, kVirtual };
+inline constexpr Choice<ExecutorKind> kExecutors[] = {{"threads", ExecutorKind::kThreads},
+                                                      {"virtual", ExecutorKind::kVirtual}};
+
+enum class Compute : uint8_t { kFull, kLazy };
+inline constexpr Choice<Compute> kComputes[] = {{"full", Compute::kFull}, {"lazy", Compute::kLazy}};
+
+inline constexpr Choice<KvType> kKvTypes[] = {{"f16", KvType::kF16}, {"f32", KvType::kF32}};
+
+// A rule of verification has two names: which lossless one it is, and which lossy one.
+inline constexpr Choice<Rule> kLosslessRules[] = {{"match", Rule::kMatch}, {"reject", Rule::kReject}};
+inline constexpr Choice<Rule> kLossyRules[] = {
+    {"none", Rule::kMatch}, {"relaxed", Rule::kRelaxed}, {"top-p", Rule::kTopP}};
+
+inline constexpr const char* kAutoMethod = "auto";  // the best that the files at hand allow, if it pays
+
+struct SessionOptions {
+  std::string model;                // a GGUF file; empty: the default model
+  std::vector<std::string> drafts;  // files, the smallest model first
+  std::vector<std::string> heads;   // files, one of a kind
+  std::string ngram_corpus;         // a text that n-grams know; empty: none
+  int32_t draft_vocab = 0;          // draft models guess among their first tokens only, so many; 0: all
+
+  int32_t stages = 1;
+  std::vector<int32_t> cuts;  // first layers of the second, third, … stage; empty: as balanced as can be
+  ExecutorKind executor = ExecutorKind::kThreads;
+  std::string profile;  // empty: `uniform` when simulated, else not paced
+  Compute compute = Compute::kFull;
+  std::string memo;     // a file that keeps what lazy runs computed; empty: none
+  int32_t context = 0;  // 0: the model's, at most 8192
+  KvType kv = KvType::kF16;
+  int32_t threads = 0;  // a stage; 0: the machine's cores shared by the stages
+  bool raw = false;     // prompts are plain text, no messages
+  bool trace = false;   // engines record all that happens
+
+  // What a request asks for unless it says otherwise; its method may be kAutoMethod, its prompt is of no meaning.
+  RequestSpec request = {.method = kAutoMethod};
+
+  bool simulated() const { return executor == ExecutorKind::kVirtual; }
+  bool lazy() const { return compute == Compute::kLazy; }
+  bool same_tokens() const { return request.sampling.rule == Rule::kMatch; }  // whatever the method
+};
+
+// The methods that a run may come to: the one that was asked for, or all that `auto` chooses among.
+std::vector<std::string> methods_of_run(const SessionOptions& options);
+
+// Combinations that make no sense. Errors name the options of the command line.
+Status check(const SessionOptions& options);
+
+}  // namespace sluice

@@ -1,0 +1,207 @@
+#include "session/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "model/chat_text.h"
+#include "model/utf8.h"
+#include "plan/measure.h"
+#include "session/assemble.h"
+#include "session/corpus_file.h"
+#include "session/installation.h"
+
+namespace sluice {
+
+namespace {
+
+Result<Profile> load_profile(const std::string& name) {
+  if (name != "local") return Profile::load(name);
+  const std::string path = local_profile_path();
+  std::error_code error;
+  if (!std::filesystem::exists(path, error))
+    return input_error("--profile local: this machine has not been measured yet; run sluice plan once");
+  return Profile::load(path);
+}
+
+Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const SessionOptions& options,
+                                            const std::optional<Profile>& profile) {
+  const int32_t n_layers = model.hparams().n_layers;
+  if (!options.cuts.empty()) return explicit_cuts(options.cuts, n_layers);
+  if (options.stages > n_layers)
+    return input_error("--stages " + std::to_string(options.stages) + ": the model has only " +
+                       std::to_string(n_layers) + " layers");
+  std::vector<double> layers(static_cast<size_t>(n_layers));
+  if (profile && profile->per_layer()) {
+    std::fill(layers.begin(), layers.end(), profile->layer.at(1));
+    return balanced_cuts(layers, profile->embedding.at(1), profile->head.at(1), options.stages);
+  }
+  // At width 1 a stage reads its weights once: bytes are time. The embedding reads one row.
+  for (int32_t l = 0; l < n_layers; ++l) layers[static_cast<size_t>(l)] = static_cast<double>(model.layer_bytes(l));
+  return balanced_cuts(layers, 0.0, static_cast<double>(model.head_bytes()), options.stages);
+}
+
+}  // namespace
+
+Result<Session> Session::open(const SessionOptions& options, Heads heads, const std::vector<std::string>& compared) {
+  const auto begin = std::chrono::steady_clock::now();
+  SLUICE_TRY_STATUS(check(options));
+  Session session;
+  session.options_ = options;
+  session.compared_ = compared;
+  SLUICE_TRY_STATUS(session.open_model());
+  for (const std::string& draft : options.drafts) SLUICE_TRY_STATUS(session.open_draft(draft));
+  SLUICE_TRY_STATUS(session.open_heads(heads));
+  session.watch_files();
+  if (!options.ngram_corpus.empty()) {
+    SLUICE_TRY(session.corpus_, read_corpus(options.ngram_corpus, *session.tokenizer_));
+  }
+  if (options.lazy()) {
+    session.memo_ = std::make_shared<Memo>();
+    if (!options.memo.empty()) SLUICE_TRY_STATUS(session.memo_->load(options.memo));
+  }
+  session.profile_name_ = options.profile.empty() && options.simulated() ? "uniform" : options.profile;
+  if (!session.profile_name_.empty()) {
+    SLUICE_TRY(session.profile_, load_profile(session.profile_name_));
+  }
+  SLUICE_TRY(session.cuts_, choose_cuts(*session.model_, session.options_, session.profile_));
+  session.options_.stages = static_cast<int32_t>(session.cuts_.size());
+  if (options.threads == 0) {  // simulated stages take turns, so each has all cores
+    const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
+    session.options_.threads = std::max(1, options.simulated() ? cores : cores / session.options_.stages);
+  }
+  session.load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return session;
+}
+
+Status Session::open_model() {
+  if (options_.model.empty()) {
+    SLUICE_TRY(options_.model, default_model());
+  }
+  SLUICE_TRY(auto model, ModelFile::open(options_.model));
+  model_ = std::make_unique<ModelFile>(std::move(model));
+  const int32_t longest = model_->hparams().context_length;
+  if (options_.context > longest)
+    return input_error("--context " + std::to_string(options_.context) + ": the model was trained for " +
+                       std::to_string(longest) + " tokens at most");
+  if (options_.context == 0) options_.context = std::min(8192, longest);
+  SLUICE_TRY(auto tokenizer, Tokenizer::load(*model_));
+  tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
+  if (model_->chat_template().empty() || options_.raw) return {};
+  auto parsed = ChatTemplate::parse(model_->chat_template());
+  if (!parsed)
+    return input_error(options_.model + ": " + parsed.error().message + "; --raw goes without the chat template");
+  template_ = std::move(*parsed);
+  return {};
+}
+
+Status Session::open_draft(const std::string& path) {
+  if (HeadFile::is_head(path)) {
+    SLUICE_TRY(auto head, ModelFile::open_draft(path, *model_));
+    drafts_.push_back(std::move(head));
+    return {};
+  }
+  SLUICE_TRY(auto draft, ModelFile::open(path));
+  SLUICE_TRY(const auto vocabulary, Tokenizer::load(draft));
+  SLUICE_TRY_STATUS(check_vocabulary(path, vocabulary, options_.model, *tokenizer_));
+  drafts_.push_back(std::move(draft));
+  return {};
+}
+
+void Session::watch_files() {
+  std::vector<std::shared_ptr<const OpenFile>> files = model_->files();
+  const auto add = [&](const auto& more) { files.insert(files.end(), more.begin(), more.end()); };
+  for (const ModelFile& draft : drafts_) add(draft.files());
+  for (const HeadFile& head : heads_) add(head.files());
+  files_ = std::make_unique<FileWatch>(std::move(files));
+}
+
+std::string Session::method() const {
+  if (options_.request.method != kAutoMethod) return options_.request.method;
+  if (!drafts_.empty()) return "surge";
+  if (heads_.empty()) return "specpipe";
+  return method_of(heads_.front().parameters().kind);
+}
+
+// Of a request its context, a step's rows in every stage, those that wait and those that have just come out; and at
+// least a batch of them, since chains and static trees enter as a whole, whatever the width. An engine loads one head
+// at most.
+MemoryNeed Session::memory_need() const {
+  const MethodOptions& method = options_.request.method_options;
+  const int64_t budget = Scheduler::Options().row_budget;
+  const int64_t rows = std::min(int64_t{method.width} * method.levels, budget);
+  int64_t dearest_head = 0, bytes = bytes_of_cell(model_->hparams(), options_.kv, options_.stages);
+  for (const ModelFile& draft : drafts_) bytes += bytes_of_cell(draft.hparams(), options_.kv);
+  for (const HeadFile& head : heads_)
+    dearest_head = std::max(dearest_head, bytes_of_cell(head.parameters().hparams, KvType::kF32));
+  return {.context = options_.context,
+          .cells = options_.context + std::max(rows * (options_.stages + 2), budget),
+          .bytes = bytes + dearest_head};
+}
+
+Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, int32_t n_requests) const {
+  const MemoryNeed need = memory_need();
+  SLUICE_TRY_STATUS(need.check(n_requests));
+  EngineOptions engine;
+  engine.context = options_.context;
+  engine.n_cells = static_cast<int32_t>(n_requests * need.cells);
+  engine.corpus = corpus_;
+  engine.trace = options_.trace;
+  // Short enough to fill the pipeline, long enough to use wide products well.
+  engine.scheduler.prompt_chunk = options_.stages == 1 ? 256 : 64;
+  Parts parts{.model = model_.get(),
+              .tokenizer = tokenizer_.get(),
+              .drafts = {},
+              .head = head_for(method),
+              .cuts = cuts_,
+              .executor = options_.executor,
+              .profile = profile_,
+              .memo = memo_,
+              .kv = options_.kv,
+              .threads = options_.threads,
+              .n_draft_cells = engine.n_cells + kDraftedAhead,
+              .candidates = options_.request.method_options.children,
+              .draft_vocab = options_.draft_vocab,
+              .head_guesses = options_.request.method_options.depth,
+              .engine = std::move(engine)};
+  for (const ModelFile& draft : drafts_) parts.drafts.push_back(&draft);
+  SLUICE_TRY(auto assembly, assemble(parts));
+  return std::make_unique<Engine>(*tokenizer_, std::move(assembly.executor), std::move(assembly.engine));
+}
+
+// What was computed with another file than it is kept for must not come back.
+Status Session::save_memo() const {
+  if (options_.memo.empty()) return {};
+  SLUICE_TRY_STATUS(files_->look());
+  return memo_->save(options_.memo);
+}
+
+Result<std::vector<Token>> Session::encode(const std::vector<ChatMessage>& messages) const {
+  for (const ChatMessage& message : messages)
+    if (const size_t at = first_invalid_utf8(message.content); at < message.content.size())
+      return input_error("the " + std::string(message.role == "system" ? "system message" : "prompt") +
+                         " is not UTF-8 text: byte " + std::to_string(at + 1) +
+                         " of it belongs to no character; convert it, for instance with iconv");
+  if (!template_)
+    return tokenizer_->encode(messages.back().content, /*add_special=*/true, /*parse_special=*/options_.raw);
+  const auto special = [&](Token token) { return token == kNoToken ? std::string() : tokenizer_->piece(token, true); };
+  const ChatText chat(*tokenizer_, model_->chat_template());
+  SLUICE_TRY(auto tokens, chat.encode({.messages = messages,
+                                       .add_generation_prompt = true,
+                                       .bos_token = special(tokenizer_->bos()),
+                                       .eos_token = special(tokenizer_->eos())},
+                                      [&](const ChatTemplateInput& input) { return template_->render(input); }));
+  if (tokenizer_->adds_bos() && (tokens.empty() || tokens.front() != tokenizer_->bos()))
+    tokens.insert(tokens.begin(), tokenizer_->bos());
+  return tokens;
+}
+
+RequestSpec Session::spec(std::vector<Token> prompt) const {
+  RequestSpec spec = options_.request;
+  spec.prompt = std::move(prompt);
+  spec.method = method();
+  return spec;
+}
+
+}  // namespace sluice

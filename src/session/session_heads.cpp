@@ -1,0 +1,116 @@
+// Which heads a session has, and which serves whom.
+#include <algorithm>
+
+#include "session/installation.h"
+#include "session/session.h"
+#include "session/shipped_heads.h"
+
+namespace sluice {
+
+namespace {
+
+// First layers of an SPD head's second, third, … stage.
+std::vector<int32_t> inner_cuts(const HeadParameters& head) { return {head.cuts.begin() + 1, head.cuts.end() - 1}; }
+
+bool stages_asked_for(const SessionOptions& options) { return options.stages != 1 || !options.cuts.empty(); }
+
+// An SPD head runs with the stages that it was trained for, which are taken unless others were asked for.
+bool runs_with(const HeadParameters& head, const SessionOptions& options) {
+  if (head.kind != HeadKind::kSpd || !stages_asked_for(options)) return true;
+  return options.cuts.empty() ? options.stages == head.stages() : options.cuts == inner_cuts(head);
+}
+
+}  // namespace
+
+Status Session::open_head(const std::string& path) {
+  SLUICE_TRY(auto opened, HeadFile::open(path, *model_));
+  const HeadKind kind = opened.parameters().kind;
+  if (kind == HeadKind::kDraft) return input_error("--head " + path + " is a draft model: give it with --draft");
+  for (const HeadFile& other : heads_)
+    if (other.parameters().kind == kind)
+      return input_error("--head gives two heads of kind " + std::string(name(kind)) + ": " + other.path() + " and " +
+                         path + "; give one of a kind");
+  heads_.push_back(std::move(opened));
+  return {};
+}
+
+Status Session::open_heads(Heads heads) {
+  for (const std::string& head : options_.heads) SLUICE_TRY_STATUS(open_head(head));
+  if (heads == Heads::kGivenOrShipped && !options_.lazy()) SLUICE_TRY_STATUS(take_shipped_heads());
+  SLUICE_TRY_STATUS(check_source_head());
+  return take_cuts();
+}
+
+// The one that was made for this method, if it is there and runs with the stages that were asked for.
+Result<bool> Session::take_shipped_head(const std::string& method) {
+  const auto path = find_head(installation_folder() + "/heads", *model_, [&](const HeadParameters& p) {
+    return p.kind != HeadKind::kDraft && method_of(p.kind) == method && runs_with(p, options_);
+  });
+  if (path) SLUICE_TRY_STATUS(open_head(*path));
+  return path.has_value();
+}
+
+// The heads that the methods need and were not given. Where neither draft models nor sources were given, `auto` takes
+// SPD's if it is of the stages that were asked for, and for a model in one piece EAGLE-3's, which then drafts no
+// further than it is sure of.
+Status Session::take_shipped_heads() {
+  constexpr double kSure = 0.5;
+  for (const std::string& name : compared_) {
+    SLUICE_TRY(const auto method, make_method(name, {}));
+    if (method->head() && head_for(name) == nullptr) SLUICE_TRY_STATUS(take_shipped_head(name));
+  }
+  if (!compared_.empty() || !options_.heads.empty()) return {};
+  if (options_.request.method != kAutoMethod) return take_shipped_head(options_.request.method).map([](bool) {});
+  if (!options_.drafts.empty() || !options_.request.sources.empty() || !options_.ngram_corpus.empty()) return {};
+  SLUICE_TRY(const bool taken, take_shipped_head(stages_asked_for(options_) ? "spd" : "eagle3"));
+  double& p_min = options_.request.method_options.draft_p_min;
+  if (taken && !stages_asked_for(options_) && p_min == 0) p_min = kSure;
+  return {};
+}
+
+Status Session::check_source_head() const {
+  const auto& named = options_.request.sources;
+  if (options_.heads.size() < 2 || std::find(named.begin(), named.end(), "head") == named.end()) return {};
+  for (const std::string& name : methods()) {
+    SLUICE_TRY(const auto method, make_method(name, {}));
+    if (method->speculates() && !method->head())
+      return input_error("--source head: " + name + " reads whichever head is given, and --head gives " +
+                         std::to_string(options_.heads.size()) + ": give one");
+  }
+  return {};
+}
+
+// All that run share the stages: where SPD's head is among what they load, those that it was trained for.
+Status Session::take_cuts() {
+  for (const std::string& method : methods()) {
+    const HeadFile* file = head_for(method);
+    if (file == nullptr || file->parameters().kind != HeadKind::kSpd) continue;
+    const HeadParameters& head = file->parameters();
+    if (runs_with(head, options_)) {
+      options_.cuts = inner_cuts(head);
+      return {};
+    }
+    std::string cuts;
+    for (const int32_t cut : inner_cuts(head)) cuts += (cuts.empty() ? "" : ",") + std::to_string(cut);
+    return input_error("--head " + file->path() + " was trained for " + std::to_string(head.stages()) +
+                       " stages: leave --stages and --cuts out, or give --cuts " + cuts);
+  }
+  return {};
+}
+
+std::vector<std::string> Session::methods() const { return compared_.empty() ? std::vector{method()} : compared_; }
+
+// A method that was made for a kind of head gets one of it. Another reads the head that was given, as a source; where
+// methods are compared, only if --source names it. (Where the one that is given is of the wrong kind, the engine says
+// so.)
+const HeadFile* Session::head_for(const std::string& method) const {
+  const auto made = make_method(method, {});
+  const auto wanted = made ? (*made)->head() : std::nullopt;
+  for (const HeadFile& head : heads_)
+    if (wanted == head.parameters().kind) return &head;
+  const auto& named = options_.request.sources;
+  if (!compared_.empty() && (wanted || std::find(named.begin(), named.end(), "head") == named.end())) return nullptr;
+  return options_.heads.size() == 1 ? &heads_.front() : nullptr;
+}
+
+}  // namespace sluice

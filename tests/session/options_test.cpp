@@ -1,0 +1,56 @@
+// What cannot be asked of a session, whoever asks.
+#include "session/options.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::test {
+namespace {
+
+void expect_refused(const SessionOptions& options, const std::string& word) {
+  const Status status = check(options);
+  ASSERT_FALSE(status) << word;
+  EXPECT_EQ(status.error().kind, ErrorKind::kInput);
+  EXPECT_NE(status.error().message.find(word), std::string::npos) << status.error().message;
+}
+
+TEST(SessionOptions, TheDefaultsMakeSense) { EXPECT_TRUE(check(SessionOptions())); }
+
+TEST(SessionOptions, LazyComputationNeedsASimulatedClockAndNoHeads) {
+  SessionOptions options{.compute = Compute::kLazy};
+  expect_refused(options, "--executor virtual");
+  options.executor = ExecutorKind::kVirtual;
+  EXPECT_TRUE(check(options));
+  options.heads = {"head.gguf"};
+  expect_refused(options, "--head");
+  expect_refused({.memo = "memo"}, "--compute lazy");
+}
+
+TEST(SessionOptions, AStaticTreeFitsIntoABatch) {
+  SessionOptions options;
+  options.request.method_options.branching = {16, 16};
+  expect_refused(options, "--tree");
+  options.request.method_options.branching = {15, 16};
+  EXPECT_TRUE(check(options));
+}
+
+TEST(SessionOptions, SourcesAreThereToBeAsked) {
+  SessionOptions options;
+  options.request.sources = {"draft"};
+  expect_refused(options, "--draft FILE");
+  options.drafts = {"draft.gguf"};
+  EXPECT_TRUE(check(options));
+  options.ngram_corpus = "text";
+  expect_refused(options, "ngram,draft");
+  options.drafts.assign(9, "draft.gguf");
+  expect_refused(options, "8 draft models");
+}
+
+TEST(SessionOptions, ARuleHasTwoNames) {
+  EXPECT_STREQ(name_of(kLosslessRules, Rule::kReject), "reject");
+  EXPECT_STREQ(name_of(kLossyRules, Rule::kReject), "none");
+  EXPECT_STREQ(name_of(kLosslessRules, Rule::kTopP), "match");
+  EXPECT_STREQ(name_of(kLossyRules, Rule::kTopP), "top-p");
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -1,0 +1,81 @@
+// A model opened for use, as a program does that embeds Sluice.
+#include "session/session.h"
+
+#include <gtest/gtest.h>
+
+#include "session/answer.h"
+#include "support/harness.h"
+#include "support/tiny_model.h"
+
+namespace sluice::test {
+namespace {
+
+const std::string& small_model() {
+  static const std::string path = write_tiny_model({}, temp_path("session.gguf"));
+  return path;
+}
+
+SessionOptions simulated(const std::string& method, int32_t max_tokens) {
+  SessionOptions options{.model = small_model(), .stages = 2, .executor = ExecutorKind::kVirtual, .threads = 1};
+  options.request.method = method;
+  options.request.max_tokens = max_tokens;
+  options.request.ignore_end = true;
+  return options;
+}
+
+TEST(Session, AnswersWithTheTokensOfPlainDecodingWhateverTheMethod) {
+  const Opened opened = open(small_model());
+  for (const char* method : {kAutoMethod, "ar", "specpipe", "surge"}) {
+    const auto session = Session::open(simulated(method, 40));
+    ASSERT_TRUE(session) << session.error().message;
+    const auto engine = session->make_engine();
+    ASSERT_TRUE(engine) << engine.error().message;
+    const RequestSpec spec = session->spec(*session->encode({{"user", "hello hello"}}));
+    std::string text;
+    const auto emit = [&](const std::string& piece) {
+      text += piece;
+      return true;
+    };
+    const auto done = answer(*session, **engine, spec, {.emit = emit, .interrupted = [] { return false; }});
+    ASSERT_TRUE(done) << done.error().message;
+    EXPECT_EQ(answer(**engine, done->request), plain_decoding(opened, spec, KvType::kF16, 512)) << method;
+    EXPECT_EQ(done->text, text);
+    EXPECT_EQ(finished_answer(*session, **engine, done->request).text, text);
+    EXPECT_EQ(done->trial.has_value(), method == std::string(kAutoMethod)) << "the simulated clock compares nothing";
+  }
+}
+
+TEST(Session, AnAnswerEndsWhereTheCallerSaysSo) {
+  const auto session = Session::open(simulated("ar", 40));
+  const auto engine = session->make_engine();
+  const RequestSpec spec = session->spec(*session->encode({{"user", "hello"}}));
+  const auto listening = [](const std::string&) { return true; };
+  const auto stopped = answer(*session, **engine, spec, {.emit = listening, .interrupted = [] { return true; }});
+  ASSERT_TRUE(stopped) << stopped.error().message;
+  EXPECT_TRUE(stopped->interrupted);
+  EXPECT_EQ((*engine)->request(stopped->request).finish, Finish::kCancelled);
+  const auto deaf = [](const std::string&) { return false; };
+  EXPECT_FALSE(answer(*session, **engine, spec, {.emit = deaf, .interrupted = [] { return false; }}));
+}
+
+TEST(Session, SaysWhatItChose) {
+  const auto session = Session::open(simulated(kAutoMethod, 8));
+  ASSERT_TRUE(session) << session.error().message;
+  EXPECT_EQ(session->options().stages, 2);
+  EXPECT_GT(session->options().context, 0);
+  EXPECT_EQ(session->profile_name(), "uniform");
+  EXPECT_EQ(session->method(), "specpipe");
+  EXPECT_EQ(session->options().request.method, kAutoMethod);
+}
+
+TEST(Session, MoreThanTheMachineHoldsIsRefused) {
+  SessionOptions options = simulated("ar", 8);
+  const auto session = Session::open(options);
+  EXPECT_TRUE(session->check_room(1));
+  const Status refused = session->check_room(1 << 24);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("--concurrency"), std::string::npos) << refused.error().message;
+}
+
+}  // namespace
+}  // namespace sluice::test
