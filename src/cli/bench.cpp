@@ -23,7 +23,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "method/method.h"
+#include "method/methods.h"
 #include "session/installation.h"
 #include "session/session.h"
 

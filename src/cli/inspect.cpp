@@ -6,7 +6,7 @@
 #include "cli/output.h"
 #include "cli/values.h"
 #include "compute/stage_runner.h"
-#include "method/method.h"
+#include "method/methods.h"
 #include "model/head_file.h"
 #include "model/model_file.h"
 #include "model/tokenizer.h"
@@ -74,8 +74,7 @@ nlohmann::json describe(const ModelFile& model, const Tokenizer& tokenizer, bool
 }
 
 std::vector<std::string> methods_of(HeadKind kind) {
-  if (kind != HeadKind::kDraft) return {method_of(kind)};
-  return {"sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"};
+  return kind == HeadKind::kDraft ? drafting_methods() : std::vector{method_of(kind)};
 }
 
 nlohmann::json describe(const HeadFile& head, bool tensors) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "method/method.h"
+#include "method/methods.h"
 
 namespace sluice {
 
@@ -37,15 +37,9 @@ struct Setting {
   std::vector<Readers> readers;
 };
 
-std::vector<std::string> speculating_methods() {
-  std::vector<std::string> names = method_names();
-  std::erase_if(names, [](const std::string& name) { return !make_method(name, {}).value()->speculates(); });
-  return names;
-}
-
 const std::vector<Setting>& settings() {
   static const std::vector<std::string> all = speculating_methods();
-  static const std::vector<std::string> drafting = {"sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"};
+  static const std::vector<std::string> drafting = drafting_methods();
   static const std::vector<Setting> settings = {
       {"--width", {{{"spd", "ppsd", "specpipe", "surge"}, {}}}},
       {"--levels", {{{"specpipe"}, {}}}},

@@ -1,7 +1,7 @@
 #include "cli/options.h"
 
 #include "cli/output.h"
-#include "method/method.h"
+#include "method/methods.h"
 
 namespace sluice {
 

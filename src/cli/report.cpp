@@ -13,14 +13,14 @@ std::string source_name(const Engine& engine, const Answer& answer) {
 std::string count(size_t n, const char* thing) { return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s"); }
 
 std::string method_name(const Engine& engine, const Answer& answer) {
-  return answer.trial ? answer.trial->method() : std::string(engine.request(answer.request).method->name());
+  return answer.trial ? answer.trial->method() : std::string(engine.request(answer.request).method.name);
 }
 
 // Tokens that a verification yields, for methods of which each is a pass of its own; without those of plain decoding's
 // turn.
 nlohmann::json acceptance_length(const Request& request, const Answer& answer) {
   const int64_t verifications = request.stats.verifications - answer.plain_verifications;
-  if (request.method->fills_pipeline() || verifications < 2) return nullptr;
+  if (request.method.traits.fills_pipeline || verifications < 2) return nullptr;
   const int64_t tokens = static_cast<int64_t>(request.n_answer()) - answer.plain_tokens;
   return static_cast<double>(tokens - 1) / static_cast<double>(verifications - 1);
 }
@@ -64,7 +64,7 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Answe
       {"batches", engine.batches()},
       {"coordinator_seconds", engine.coordinator_seconds()},
       {"stage_utilisation", figures.stage_utilisation}};
-  for (const auto& [name, values] : request.method->figures()) j[name] = values;
+  for (const auto& [name, values] : request.method.policy->figures()) j[name] = values;
   if (answer.trial)
     j["trial"] = {{"plain_tokens_per_second", answer.trial->plain_rate()},
                   {"speculative_tokens_per_second", answer.trial->speculative_rate()}};

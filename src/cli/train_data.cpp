@@ -7,7 +7,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/train.h"
-#include "method/method.h"
+#include "method/methods.h"
 #include "session/session.h"
 #include "train/generate.h"
 

@@ -29,19 +29,19 @@ class CpuTimer {
 };
 
 // Whether the rule is defined for the method's trees: whether their guesses can be drawn.
-Status check_rule(const SamplingParams& sampling, const Method& method) {
-  if (sampling.rule != Rule::kReject || !method.speculates() || method.draws() > 0) return {};
+Status check_rule(const SamplingParams& sampling, const ActiveMethod& method) {
+  if (sampling.rule != Rule::kReject || !method.traits.speculates || method.traits.draws > 0) return {};
   return input_error("--verify reject needs guesses that are drawn from the source's distribution, but the models of " +
-                     std::string(method.name()) + " pass on their likeliest tokens; take --verify match for it");
+                     std::string(method.name) + " pass on their likeliest tokens; take --verify match for it");
 }
 
 // A method's sources, by their names.
-Result<std::vector<SourceSlot>> sources_of(const Method& method, Rule rule, const std::vector<std::string>& names,
+Result<std::vector<SourceSlot>> sources_of(const MethodTraits& method, Rule rule, const std::vector<std::string>& names,
                                            const SourcesAtHand& at_hand) {
   // What a draft model and n-grams say together is ranked, so nothing is drawn unless the model is alone.
-  const bool wants_text = method.wants_text() && rule != Rule::kReject;
-  SLUICE_TRY(auto sources, make_sources(names, at_hand, method.has_hierarchy(), method.head().has_value(), wants_text));
-  if (method.has_fallback() && sources.front().draft)
+  const bool wants_text = method.wants_text && rule != Rule::kReject;
+  SLUICE_TRY(auto sources, make_sources(names, at_hand, method.has_hierarchy, method.head.has_value(), wants_text));
+  if (method.has_fallback && sources.front().draft)
     sources.push_back({std::make_unique<NgramSource>(at_hand.corpus), std::nullopt});
   return sources;
 }
@@ -84,10 +84,10 @@ Result<Engine::Means> Engine::means_for(const RequestSpec& spec) const {
   SLUICE_TRY_STATUS(check(spec.sampling, tokenizer_->size()));
   Means means;
   SLUICE_TRY(means.method, make_method(spec.method, spec.method_options));
-  SLUICE_TRY_STATUS(check_rule(spec.sampling, *means.method));
-  SLUICE_TRY_STATUS(check_head(*means.method));
-  if (means.method->speculates()) {
-    SLUICE_TRY(means.sources, sources_of(*means.method, spec.sampling.rule, spec.sources, sources_at_hand()));
+  SLUICE_TRY_STATUS(check_rule(spec.sampling, means.method));
+  SLUICE_TRY_STATUS(check_head(means.method));
+  if (means.method.traits.speculates) {
+    SLUICE_TRY(means.sources, sources_of(means.method.traits, spec.sampling.rule, spec.sources, sources_at_hand()));
   }
   return means;
 }
@@ -103,23 +103,24 @@ SourcesAtHand Engine::sources_at_hand() const {
 }
 
 // A method that needs a head needs one of its own kind.
-Status Engine::check_head(const Method& method) const {
-  if (!method.head()) return {};
+Status Engine::check_head(const ActiveMethod& method) const {
+  const auto& head = method.traits.head;
+  if (!head) return {};
   const std::string wants =
-      "--method " + std::string(method.name()) + " needs a trained head of kind " + sluice::name(*method.head());
+      "--method " + std::string(method.name) + " needs a trained head of kind " + sluice::name(*head);
   if (!sources_at_hand().head) return input_error(wants + ": give it with --head FILE");
   const HeadKind kind = options_.drafts.back().head->kind;
-  if (kind != *method.head()) return input_error(wants + "; --head gives one of kind " + sluice::name(kind));
+  if (kind != *head) return input_error(wants + "; --head gives one of kind " + sluice::name(kind));
   return {};
 }
 
 Status Engine::set_method(RequestId id, const std::string& method, const std::vector<std::string>& sources) {
   Request& request = find(id);
   SLUICE_TRY(auto next, make_method(method, request.spec.method_options));
-  SLUICE_TRY_STATUS(check_rule(request.spec.sampling, *next));
-  SLUICE_TRY_STATUS(check_head(*next));
-  if (next->speculates()) {
-    SLUICE_TRY(auto slots, sources_of(*next, request.spec.sampling.rule, sources, sources_at_hand()));
+  SLUICE_TRY_STATUS(check_rule(request.spec.sampling, next));
+  SLUICE_TRY_STATUS(check_head(next));
+  if (next.traits.speculates) {
+    SLUICE_TRY(auto slots, sources_of(next.traits, request.spec.sampling.rule, sources, sources_at_hand()));
     take_sources(request, std::move(slots));
   }
   // The draft models forget the tree, so that they can be asked again for what they told the other method.

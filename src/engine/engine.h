@@ -98,7 +98,7 @@ class Engine {
  private:
   // What serves a request.
   struct Means {
-    std::unique_ptr<Method> method;
+    ActiveMethod method;
     std::vector<SourceSlot> sources;
   };
   Result<Means> means_for(const RequestSpec& spec) const;
@@ -106,7 +106,7 @@ class Engine {
   std::vector<size_t> kept_of(const Request& previous, std::span<const Token> prompt,
                               std::span<const SourceSlot> sources) const;
   SourcesAtHand sources_at_hand() const;
-  Status check_head(const Method& method) const;
+  Status check_head(const ActiveMethod& method) const;
   void take_sources(Request& request, std::vector<SourceSlot> slots);
   Status check_room(size_t cells) const;
   void admit();

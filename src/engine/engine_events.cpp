@@ -95,7 +95,7 @@ void Engine::handle_drafted(const Outcome& outcome) {
 
 void Engine::take_guesses(Request& request, size_t source, NodeId node, const Drafted& drafted) {
   TokenTree& tree = request.speculation.tree;
-  if (drafted.depth > 0 && !request.method->takes_chains()) return;
+  if (drafted.depth > 0 && !request.method.traits.takes_chains) return;
   for (int32_t below = 0; below < drafted.depth; ++below) {
     const auto& candidates = tree.node(node).candidates;
     if (candidates.empty() || tree.node(node).position >= request.speculation.last_position) return;
@@ -113,7 +113,7 @@ void Engine::take_guesses(Request& request, size_t source, NodeId node, const Dr
                                            local->expand(tree.path(node), request.spec.method_options.children)};
     candidates = request.fusion.fuse(node, said);
   }
-  request.method->drafted(request.speculation, source, node, std::move(candidates));
+  request.method.policy->drafted(request.speculation, source, node, std::move(candidates));
 }
 
 // Rule `reject`: the children are drawn from q; behind them, what the source ranks next. (Candidates that were ranked,
@@ -126,9 +126,9 @@ void Engine::take_guesses(Request& request, size_t source, NodeId node, const Dr
 void Engine::answer_with_draws(Request& request, size_t source, NodeId id, std::vector<Candidate> q) {
   Speculation& speculation = request.speculation;
   const auto& node = speculation.tree.node(id);
-  const int32_t count = request.method->draws();
+  const int32_t count = request.method.traits.draws;
   if (node.draws) return;
-  if (count == 0 || q.empty()) return request.method->drafted(speculation, source, id, std::move(q));
+  if (count == 0 || q.empty()) return request.method.policy->drafted(speculation, source, id, std::move(q));
   const SamplingParams& sampling = request.spec.sampling;
   const DrawSite site{.seed = sampling.seed,
                       .choice = sampling.choice,
@@ -136,7 +136,7 @@ void Engine::answer_with_draws(Request& request, size_t source, NodeId id, std::
                       .purpose = Purpose::kDraft,
                       .path = node.text};
   const auto draws =
-      std::make_shared<Draws>(draw_candidates(q, request.method->saguaro(speculation.tree, id), site, count,
+      std::make_shared<Draws>(draw_candidates(q, request.method.policy->saguaro(speculation.tree, id), site, count,
                                               request.spec.method_options.replacement, options_.choose));
   const Resident* resident = speculation.target.find(id);
   if (resident != nullptr && target().in_flight.contains(resident->batch)) {
@@ -145,7 +145,7 @@ void Engine::answer_with_draws(Request& request, size_t source, NodeId id, std::
     message.draws.back().draws.row = resident->row;
     executor_->cancel(kTarget, std::move(message));
   }
-  request.method->drafted(speculation, source, id, ranked(*draws, q), draws);
+  request.method.policy->drafted(speculation, source, id, ranked(*draws, q), draws);
 }
 
 // The root is verified and the target's next token known: it is committed, becomes the root, and what hangs elsewhere
@@ -176,7 +176,7 @@ void Engine::accept(Request& request, const Accepted& accepted) {
     came = came || node.token == accepted.next;
   }
   request.fusion.learn(old_root, accepted.next);
-  if (!accepted.odds.empty()) request.method->learn(accepted.odds);
+  if (!accepted.odds.empty()) request.method.policy->learn(accepted.odds);
   const auto advance = speculation.tree.advance(accepted.next);
   request.fusion.forget(advance.pruned);
   request.tokens.push_back(accepted.next);
@@ -185,7 +185,7 @@ void Engine::accept(Request& request, const Accepted& accepted) {
     if (slot.local) slot.local->observe({&accepted.next, 1});
   // Of the token beyond the last position there was no guess: with it the answer ends.
   const bool guessed = speculation.tree.root().position <= speculation.last_position;
-  const bool flush = !advance.hit && guessed && request.method->speculates();
+  const bool flush = !advance.hit && guessed && request.method.traits.speculates;
   request.stats.accepted += advance.hit;
   request.stats.drafted += advance.hit && !speculation.target.entered(speculation.tree.root().id);
   request.stats.flushes += flush;

@@ -25,7 +25,7 @@ std::optional<double> Engine::news_due() const {
   const auto has_root_in = [&](BatchId batch) {
     return std::any_of(running_.begin(), running_.end(), [&](const Request* request) {
       const Resident* root = request->speculation.target.find(request->speculation.tree.root().id);
-      return root != nullptr && root->batch == batch && request->method->speculates();
+      return root != nullptr && root->batch == batch && request->method.traits.speculates;
     });
   };
   std::optional<double> first;

@@ -32,7 +32,8 @@ double time_between_tokens(std::span<Request* const> requests, const Room& room,
 }  // namespace
 
 Price::Price(std::span<Request* const> requests, const Room& target) : room_(target) {
-  fills_ = std::any_of(requests.begin(), requests.end(), [](const Request* r) { return r->method->fills_pipeline(); });
+  fills_ =
+      std::any_of(requests.begin(), requests.end(), [](const Request* r) { return r->method.traits.fills_pipeline; });
   seconds_per_token_ = time_between_tokens(requests, target, fills_);
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/wire.h"
-#include "method/method.h"
+#include "method/methods.h"
 #include "source/fusion.h"
 #include "source/make_source.h"
 #include "tree/residency.h"
@@ -97,7 +97,7 @@ struct Request {
   size_t prompt_rows_left(ModelId model) const { return tokens.size() - 1 - residency(model).committed.size(); }
 
   Speculation speculation;
-  std::unique_ptr<Method> method;
+  ActiveMethod method;
   std::vector<SourceSlot> sources;  // empty if the method doesn't speculate
   std::optional<size_t> source_of(ModelId draft) const;
   std::string source_name() const;

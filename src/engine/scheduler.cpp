@@ -36,7 +36,7 @@ bool foretell(Request& request) {
   constexpr float kCertain = 0.8f;
   Speculation& speculation = request.speculation;
   const SourceSlot* slot = request.sources.empty() ? nullptr : &request.sources.front();
-  if (slot == nullptr || !slot->local || !slot->draft || !request.method->foretells()) return false;
+  if (slot == nullptr || !slot->local || !slot->draft || !request.method.traits.foretells) return false;
   if (request.spec.sampling.rule == Rule::kReject) return false;  // what is drawn is the draft model's
   bool told = false;
   std::vector<NodeId> nodes;
@@ -57,11 +57,11 @@ bool foretell(Request& request) {
 Proposal propose(Request& request, const Idle& idle) {
   Speculation& speculation = request.speculation;
   for (;;) {
-    Proposal proposal = request.method->propose(speculation, idle);
+    Proposal proposal = request.method.policy->propose(speculation, idle);
     const size_t asked = std::erase_if(proposal.expand, [&](const Ask& ask) {
       const SourceSlot& slot = request.sources[ask.source];
       if (slot.draft) return false;
-      request.method->drafted(
+      request.method.policy->drafted(
           speculation, ask.source, ask.node,
           slot.local->expand(speculation.tree.path(ask.node), request.spec.method_options.children));
       return true;
@@ -74,7 +74,7 @@ Proposal propose(Request& request, const Idle& idle) {
 Proposal propose_all(Request& request, const Idle& idle) {
   foretell(request);
   Proposal proposal = propose(request, idle);
-  while (!request.method->fills_pipeline() && proposal.enter.empty() && foretell(request))
+  while (!request.method.traits.fills_pipeline && proposal.enter.empty() && foretell(request))
     proposal = propose(request, idle);
   return proposal;
 }
@@ -96,7 +96,7 @@ size_t prompt_rows(std::span<Request* const> requests) {
 
 // Its guesses come from sources that answer at once, and its method keeps no count of what enters.
 bool fills_from_within(const Request& request) {
-  return request.method->fills_pipeline() &&
+  return request.method.traits.fills_pipeline &&
          std::none_of(request.sources.begin(), request.sources.end(),
                       [](const SourceSlot& slot) { return slot.draft.has_value(); });
 }
@@ -278,7 +278,7 @@ std::vector<Planned> Scheduler::compose_draft(std::vector<Asked> asked, std::spa
       // A head takes what has come of the target's states, so that they need not be kept.
       want = room.head ? room.head->rows_at_hand(*request, request->residency(model).committed.size())
                        : request->prompt_rows_left(model);
-      if (!request->method->speculates() && (!room.head || want < kBacklog)) want = 0;
+      if (!request->method.traits.speculates && (!room.head || want < kBacklog)) want = 0;
       // A few committed tokens cost next to nothing beside a question, but a pass of their own without one.
       if (want < kWorthAPass && !asking.contains(request)) want = 0;
     }
@@ -287,7 +287,7 @@ std::vector<Planned> Scheduler::compose_draft(std::vector<Asked> asked, std::spa
   const auto chunks = shares(wants, std::min(budget, static_cast<size_t>(options_.prompt_chunk)), kPromptQuantum);
   for (size_t i = 0; i < requests.size(); ++i) {
     rows.insert(rows.end(), chunks[i], Planned{.request = requests[i], .turn = static_cast<uint32_t>(i)});
-    const bool serves = requests[i]->method->speculates() && requests[i]->source_of(model);
+    const bool serves = requests[i]->method.traits.speculates && requests[i]->source_of(model);
     if (serves && chunks[i] == requests[i]->prompt_rows_left(model) &&
         (!room.head || room.head->knows_committed(*requests[i])))
       ready.insert(requests[i]);

@@ -8,8 +8,6 @@ namespace sluice {
 // it.
 class Autoregressive final : public Method {
  public:
-  std::string_view name() const override { return "ar"; }
-  bool speculates() const override { return false; }
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 };
 

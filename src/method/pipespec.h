@@ -17,10 +17,6 @@ namespace sluice {
 class PipeSpec final : public Method {
  public:
   explicit PipeSpec(const MethodOptions& options) : lookahead_(options.lookahead) {}
-  std::string_view name() const override { return "pipespec"; }
-  bool speculates() const override { return true; }
-  bool fills_pipeline() const override { return false; }
-  bool has_hierarchy() const override { return true; }
   Proposal propose(Speculation& speculation, const Idle& idle) override;
   void drafted(Speculation& speculation, size_t source, NodeId node, std::vector<Candidate> candidates,
                std::shared_ptr<const Draws> draws) override;

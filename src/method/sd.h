@@ -9,12 +9,6 @@ namespace sluice {
 class SpeculativeDecoding final : public Method {
  public:
   explicit SpeculativeDecoding(const MethodOptions& options) : length_(options.depth), p_min_(options.draft_p_min) {}
-  std::string_view name() const override { return "sd"; }
-  bool speculates() const override { return true; }
-  bool takes_chains() const override { return true; }
-  bool foretells() const override { return true; }
-  bool fills_pipeline() const override { return false; }
-  int32_t draws() const override { return 1; }
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
  private:

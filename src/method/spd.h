@@ -8,20 +8,14 @@ namespace sluice {
 // speculation module guesses from the states at the step's beginning what follows the newest one, and the guess enters
 // at the next step. With W > 1 the W likeliest branches by cumulative probability are kept, a level a step. A verdict
 // that the tree doesn't hold flushes the pipeline, which fills again from the right token.
-class SpeculativePipelineDecoding : public Method {
+class SpeculativePipelineDecoding final : public Method {
  public:
-  explicit SpeculativePipelineDecoding(const MethodOptions& options)
-      : width_(options.width), draws_(draws_of_width(options)) {}
-  std::string_view name() const override { return "spd"; }
-  bool speculates() const override { return true; }
-  std::optional<HeadKind> head() const override { return HeadKind::kSpd; }
-  int32_t draws() const override { return draws_; }
+  explicit SpeculativePipelineDecoding(const MethodOptions& options) : width_(options.width) {}
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
  private:
   void grow(Speculation& speculation) const;
   int32_t width_;  // W
-  int32_t draws_;
 };
 
 }  // namespace sluice

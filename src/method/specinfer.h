@@ -1,7 +1,5 @@
 #pragma once
 
-#include <algorithm>
-
 #include "method/method.h"
 
 namespace sluice {
@@ -16,15 +14,7 @@ namespace sluice {
 class SpecInfer final : public Method {
  public:
   explicit SpecInfer(const MethodOptions& options)
-      : branching_(options.branching),
-        nodes_(options.tree_nodes),
-        depth_(options.depth),
-        draws_(nodes_ > 0 ? std::min(options.children, nodes_)
-                          : *std::max_element(branching_.begin(), branching_.end())) {}
-  std::string_view name() const override { return "specinfer"; }
-  bool speculates() const override { return true; }
-  bool fills_pipeline() const override { return false; }
-  int32_t draws() const override { return draws_; }
+      : branching_(options.branching), nodes_(options.tree_nodes), depth_(options.depth) {}
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
  private:
@@ -38,7 +28,6 @@ class SpecInfer final : public Method {
   std::vector<int32_t> branching_;  // b_1, b_2, …
   int32_t nodes_;                   // 0: as branching_ says
   int32_t depth_;
-  int32_t draws_;
 };
 
 }  // namespace sluice

@@ -12,10 +12,7 @@ namespace sluice {
 class SpecPipe final : public Method {
  public:
   explicit SpecPipe(const MethodOptions& options)
-      : width_(options.width), levels_(options.levels), group_(options.group), draws_(draws_of_width(options)) {}
-  std::string_view name() const override { return "specpipe"; }
-  bool speculates() const override { return true; }
-  int32_t draws() const override { return draws_; }
+      : width_(options.width), levels_(options.levels), group_(options.group) {}
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
  private:
@@ -26,7 +23,6 @@ class SpecPipe final : public Method {
   int32_t width_;   // w
   int32_t levels_;  // that enter in a step: 1, or more as section 3.4 tried
   int32_t group_;   // a level enters in so many parts, a step each: section 3.4's groups of stages in long pipelines
-  int32_t draws_;
 };
 
 }  // namespace sluice

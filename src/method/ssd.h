@@ -31,11 +31,6 @@ class Ssd final : public Method {
     if (saguaro_.odds) saguaro_.c = 1.0;
   }
   static constexpr size_t kFew = 4;  // requests for which a miss waits for the draft model
-  std::string_view name() const override { return "ssd"; }
-  bool speculates() const override { return true; }
-  bool fills_pipeline() const override { return false; }
-  bool has_fallback() const override { return fallback_ != Fallback::kDraft; }
-  int32_t draws() const override { return 1; }
   // F: as many as will be drafted for behind the token. C: as asked for, or what has promised most tokens a second.
   Saguaro saguaro(const TokenTree& tree, NodeId node) const override;
   void learn(std::span<const SaguaroOdds> odds) override;

@@ -13,14 +13,7 @@ namespace sluice {
 // likely enough, so that the tree deepens where the source is sure and widens where it isn't.
 class Surge final : public Method {
  public:
-  explicit Surge(const MethodOptions& options)
-      : rows_(options.width), draft_rows_(options.draft_rows), draws_(draws_of_width(options)) {}
-  std::string_view name() const override { return "surge"; }
-  bool speculates() const override { return true; }
-  bool takes_chains() const override { return true; }
-  bool foretells() const override { return true; }
-  bool wants_text() const override { return true; }
-  int32_t draws() const override { return draws_; }
+  explicit Surge(const MethodOptions& options) : rows_(options.width), draft_rows_(options.draft_rows) {}
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
  private:
@@ -30,7 +23,6 @@ class Surge final : public Method {
 
   int32_t rows_;        // that enter in a step at most
   int32_t draft_rows_;  // nodes the source guesses for at a time; 0: as many as pay
-  int32_t draws_;
 };
 
 }  // namespace sluice

@@ -20,6 +20,12 @@ bool runs_with(const HeadParameters& head, const SessionOptions& options) {
   return options.cuts.empty() ? options.stages == head.stages() : options.cuts == inner_cuts(head);
 }
 
+// The kind of head that a method cannot do without.
+std::optional<HeadKind> head_kind(const std::string& method) {
+  const MethodEntry* entry = find_method(method);
+  return entry != nullptr ? entry->traits({}).head : std::nullopt;
+}
+
 }  // namespace
 
 Status Session::open_head(const std::string& path) {
@@ -55,10 +61,8 @@ Result<bool> Session::take_shipped_head(const std::string& method) {
 // further than it is sure of.
 Status Session::take_shipped_heads() {
   constexpr double kSure = 0.5;
-  for (const std::string& name : compared_) {
-    SLUICE_TRY(const auto method, make_method(name, {}));
-    if (method->head() && head_for(name) == nullptr) SLUICE_TRY_STATUS(take_shipped_head(name));
-  }
+  for (const std::string& name : compared_)
+    if (head_kind(name) && head_for(name) == nullptr) SLUICE_TRY_STATUS(take_shipped_head(name));
   if (!compared_.empty() || !options_.heads.empty()) return {};
   if (options_.request.method != kAutoMethod) return take_shipped_head(options_.request.method).map([](bool) {});
   if (!options_.drafts.empty() || !options_.request.sources.empty() || !options_.ngram_corpus.empty()) return {};
@@ -71,12 +75,11 @@ Status Session::take_shipped_heads() {
 Status Session::check_source_head() const {
   const auto& named = options_.request.sources;
   if (options_.heads.size() < 2 || std::find(named.begin(), named.end(), "head") == named.end()) return {};
-  for (const std::string& name : methods()) {
-    SLUICE_TRY(const auto method, make_method(name, {}));
-    if (method->speculates() && !method->head())
+  const std::vector<std::string> choosing = drafting_methods();
+  for (const std::string& name : methods())
+    if (std::find(choosing.begin(), choosing.end(), name) != choosing.end())
       return input_error("--source head: " + name + " reads whichever head is given, and --head gives " +
                          std::to_string(options_.heads.size()) + ": give one");
-  }
   return {};
 }
 
@@ -104,8 +107,7 @@ std::vector<std::string> Session::methods() const { return compared_.empty() ? s
 // methods are compared, only if --source names it. (Where the one that is given is of the wrong kind, the engine says
 // so.)
 const HeadFile* Session::head_for(const std::string& method) const {
-  const auto made = make_method(method, {});
-  const auto wanted = made ? (*made)->head() : std::nullopt;
+  const auto wanted = head_kind(method);
   for (const HeadFile& head : heads_)
     if (wanted == head.parameters().kind) return &head;
   const auto& named = options_.request.sources;

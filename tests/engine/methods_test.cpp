@@ -178,7 +178,7 @@ TEST_P(EveryMethod, ATurnOfPlainDecodingChangesNoToken) {
         method = method == "ar" ? GetParam().name : "";
       }
       EXPECT_EQ(answer(*engine, id), plain_decoding(six_layers(), spec)) << drafts.size() << ' ' << stages;
-      EXPECT_EQ(engine->request(id).method->name(), GetParam().name);
+      EXPECT_EQ(engine->request(id).method.name, GetParam().name);
     }
 }
 

@@ -192,7 +192,7 @@ TEST_P(Reject, SuccessiveTokensHaveTheTargetsJointDistribution) {
     ++seen[text];
     accepted += engine->request(id).stats.accepted;
     flushes += engine->request(id).stats.flushes;
-    const auto figures = engine->request(id).method->figures();
+    const auto figures = engine->request(id).method.policy->figures();
     bent += figures.contains("saguaro_c") && figures.at("saguaro_c")[0] < 1.0;
     engine->release(id);
   }

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "method/method.h"
+#include "method/methods.h"
 
 namespace sluice::test {
 
@@ -50,7 +50,7 @@ class Scripted {
  public:
   explicit Scripted(const std::string& method, const MethodOptions& options, Oracle oracle = random_oracle(1),
                     int32_t last_position = 1000, size_t n_sources = 1)
-      : oracle_(std::move(oracle)), method_(std::move(*make_method(method, options))) {
+      : oracle_(std::move(oracle)), method_(std::move(make_method(method, options)->policy)) {
     speculation.last_position = last_position;
     speculation.n_sources = n_sources;
   }
