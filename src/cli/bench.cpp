@@ -19,7 +19,6 @@
 #include "cli/bench_results.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
-#include "cli/method_settings.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -291,7 +290,7 @@ Status check(const BenchOptions& options) {
 
 Status bench(const CLI::App& command, const BenchOptions& options) {
   SLUICE_TRY_STATUS(check(options));
-  SLUICE_TRY_STATUS(check_settings_are_read(command, options.methods));
+  SLUICE_TRY_STATUS(check_settings(command, options.methods));
   std::vector<BenchPrompt> prompts;
   for (const auto& task : options.tasks) {
     SLUICE_TRY(auto more, read_prompts(options.data, task, options.limit));

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "method/option_table.h"
+
 namespace sluice {
 
 namespace fs = std::filesystem;
@@ -57,16 +59,15 @@ bool agree(const std::string& setting, const json& before, const json& now) {
 json default_of(const std::string& setting) {
   const BenchOptions options;
   const SamplingParams& sampling = options.session.request.sampling;
-  const MethodOptions& method = options.session.request.method_options;
+  for (const MethodOption& option : method_option_table())
+    if (setting == option.key()) return option.in(options.session.request.method_options);
   if (setting == "lossy") return name_of(kLossyRules, sampling.rule);
   if (setting == "lossy_p") return sampling.accept_p;
-  if (setting == "group") return method.group;
   if (setting == "arrivals") return options.arrivals;
   if (setting == "arrivals_seed") return options.arrivals_seed;
   if (setting == "also") return options.also;
   if (setting == "also_seconds") return options.also_seconds;
   if (setting == "draft_vocab") return options.session.draft_vocab;
-  if (setting == "draft_p_min") return method.draft_p_min;
   return {};
 }
 
@@ -112,7 +113,6 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
   for (const LayerRange& cut : session.cuts()) cuts.push_back(cut.first);
   const SessionOptions& asked = options.session;  // not what the session has chosen where nothing was
   const RequestSpec& request = asked.request;
-  const MethodOptions& method = request.method_options;
   const SamplingParams& sampling = request.sampling;
   BenchSettings settings = {
       {"model", session.model().hparams().name},
@@ -124,21 +124,7 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
                                                          {"tokens", session.corpus_tokens()}}},
       {"stages", session.cuts().size()},
       {"cuts", cuts},
-      {"width", method.width},
-      {"children", method.children},
-      {"depth", method.depth},
-      {"tree", method.branching},
-      {"tree_nodes", method.tree_nodes},
-      {"draft_rows", method.draft_rows},
       {"draft_vocab", asked.draft_vocab},
-      {"draft_p_min", method.draft_p_min},
-      {"budget", method.budget},
-      {"fallback", name_of(kFallbacks, method.fallback)},
-      {"lookahead", method.lookahead == kWaitForDoubt ? json("auto") : json(method.lookahead)},
-      {"levels", method.levels},
-      {"replacement", method.replacement},
-      {"saguaro", method.saguaro > 0 ? json(method.saguaro) : json("auto")},
-      {"saguaro_tokens", method.saguaro_tokens},
       {"executor", name_of(kExecutors, asked.executor)},
       {"profile", session.profile() ? session.profile()->name : ""},
       {"costs", session.profile() ? costs_of(*session.profile()) : json()},
@@ -155,9 +141,10 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
       {"seed", sampling.seed},
       {"raw", asked.raw},
       {"ignore_eos", request.ignore_end}};
+  for (const MethodOption& option : method_option_table())
+    settings.emplace_back(option.key(), option.in(request.method_options));
   settings.emplace_back("lossy", name_of(kLossyRules, sampling.rule));
   settings.emplace_back("lossy_p", sampling.accept_p);
-  settings.emplace_back("group", method.group);
   settings.emplace_back("arrivals", options.arrivals);
   settings.emplace_back("arrivals_seed", options.arrivals_seed);
   settings.emplace_back("also", options.also);

@@ -6,7 +6,6 @@
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
-#include "cli/method_settings.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/report.h"
@@ -85,7 +84,7 @@ class Chat {
 
 Status chat(const CLI::App& command, const ChatOptions& options) {
   SLUICE_TRY_STATUS(check_options(options.session));
-  SLUICE_TRY_STATUS(check_settings_are_read(command, methods_of_run(options.session)));
+  SLUICE_TRY_STATUS(check_settings(command, methods_of_run(options.session)));
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGivenOrShipped));
   SLUICE_TRY(const auto engine, session.make_engine());
   return Chat(options.system, session, *engine).run();

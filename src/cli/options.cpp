@@ -2,6 +2,7 @@
 
 #include "cli/output.h"
 #include "method/methods.h"
+#include "method/option_table.h"
 
 namespace sluice {
 
@@ -15,9 +16,55 @@ void add_kv_option(CLI::App& command, KvType& kv, const std::string& what) {
   add_choice(command, "--kv", kv, kKvTypes, what);
 }
 
+namespace {
+
+// Adds an option to a command, by what it may be.
+class Adder {
+ public:
+  Adder(CLI::App& command, const MethodOption& option, MethodOptions& options)
+      : command_(command), option_(option), options_(options) {}
+
+  void operator()(const WholeNumber& kind) const {
+    const bool on = options_.*kind.field >= kind.low || options_.*kind.field == kind.automatic;
+    CLI::Option& added = add(kind);
+    if (on) added.capture_default_str();
+    if (kind.automatic)
+      added.transform(whole_number_or_auto(kind.low, kind.high, *kind.automatic));
+    else
+      added.check(whole_number(kind.low, kind.high));
+  }
+  void operator()(const RealNumber& kind) const {
+    CLI::Option& added = *add(kind).capture_default_str();
+    if (kind.automatic)
+      added.transform(number_or_auto(kind.low, kind.high, *kind.automatic));
+    else
+      added.check(number(kind.low, kind.high));
+  }
+  void operator()(const WholeNumbers& kind) const {
+    add_list_option(command_, option_.flag, options_.*kind.field, option_.help)
+        .capture_default_str()
+        ->check(whole_number(kind.low, kind.high));
+  }
+  void operator()(const FallbackName& kind) const {
+    add_choice(command_, option_.flag, options_.*kind.field, kFallbacks, option_.help);
+  }
+  void operator()(const Flag& kind) const { command_.add_flag(option_.flag, options_.*kind.field, option_.help); }
+
+ private:
+  template <class Kind>
+  CLI::Option& add(const Kind& kind) const {
+    return *command_.add_option(option_.flag, options_.*kind.field, option_.help);
+  }
+
+  CLI::App& command_;
+  const MethodOption& option_;
+  MethodOptions& options_;
+};
+
+}  // namespace
+
 void add_engine_options(CLI::App& command, SessionOptions& options) {
   RequestSpec& request = options.request;
-  MethodOptions& method = request.method_options;
   std::vector<std::string> methods = method_names();
   methods.insert(methods.begin(), kAutoMethod);
   command.add_option("--method", request.method, "How to decode")->capture_default_str()->check(one_of(methods));
@@ -40,6 +87,12 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
                   "Plain text (UTF-8) that n-grams know beforehand, as a project's sources or the manuals that answers "
                   "quote; n-grams then join the draft model, e.g. --draft small.gguf --ngram-corpus manual.txt")
       ->check(not_empty("a text file"));
+  command
+      .add_option("--draft-vocab", options.draft_vocab,
+                  "Draft models guess among their first tokens only, so many, the commonest in most vocabularies: a "
+                  "smaller output matrix to read, e.g. 32768; 0: all")
+      ->capture_default_str()
+      ->check(whole_number(0));
   auto* stages = command.add_option("--stages", options.stages, "Pipeline stages, at most one a layer of the model")
                      ->capture_default_str()
                      ->check(whole_number(1));
@@ -47,58 +100,8 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
                   "First layers of the second, third, … stage, e.g. 10,20 for three stages")
       .check(whole_number(1))
       ->excludes(stages);
-  command.add_option("--width", method.width, "Nodes a level of the token tree")
-      ->capture_default_str()
-      ->check(whole_number(1, 256));
-  command.add_option("--levels", method.levels, "Levels of the tree that enter in a step, for specpipe")
-      ->capture_default_str()
-      ->check(whole_number(1, 16));
-  command
-      .add_option("--group", method.group,
-                  "Stages that share a level, which enters in so many parts, for specpipe in long pipelines")
-      ->capture_default_str()
-      ->check(whole_number(1, 256));
-  command.add_option("--children", method.children, "Candidates a node of the tree")
-      ->capture_default_str()
-      ->check(whole_number(1, 64));
-  command.add_option("--depth", method.depth, "Draft length, for methods that draft chains")
-      ->capture_default_str()
-      ->check(whole_number(1, 64));
-  add_list_option(command, "--tree", method.branching, "Children of a node of a static tree, by level")
-      .capture_default_str()
-      ->check(whole_number(1, 16));
-  command.add_option("--tree-nodes", method.tree_nodes, "Instead: the best tree of so many nodes, --depth levels deep")
-      ->check(whole_number(1, 255));
-  command
-      .add_option("--draft-rows", method.draft_rows,
-                  "Nodes that a draft model expands at a time, for surge; 0: as many as pay")
-      ->capture_default_str()
-      ->check(whole_number(0, 256));
-  command
-      .add_option("--draft-vocab", options.draft_vocab,
-                  "Draft models guess among their first tokens only, so many, the commonest in most vocabularies: a "
-                  "smaller output matrix to read, e.g. 32768; 0: all")
-      ->capture_default_str()
-      ->check(whole_number(0));
-  command
-      .add_option(
-          "--draft-p-min", method.draft_p_min,
-          "sd, eagle3 and p-eagle draft no further once the tokens that they have drafted are, all together, less "
-          "likely to be right than this, e.g. 0.5 with --depth 8; 0: always --depth tokens")
-      ->capture_default_str()
-      ->check(number(0.0, 1.0));
-  command.add_option("--budget", method.budget, "Outcomes of a verification that ssd drafts for")
-      ->capture_default_str()
-      ->check(whole_number(1, 128));
-  add_choice(command, "--fallback", method.fallback, kFallbacks,
-             "Who drafts for ssd when an outcome was not foreseen: draft, ngram, or auto: the draft model for up to "
-             "4 requests at a time, n-grams for more");
-  command
-      .add_option("--lookahead", method.lookahead,
-                  "Tokens that a verifier of pipespec waits for; auto: it waits while those that are there are as good "
-                  "as certain")
-      ->capture_default_str()
-      ->transform(whole_number_or_auto(0, 64, kWaitForDoubt));
+  for (const MethodOption& option : method_option_table())
+    std::visit(Adder(command, option, request.method_options), option.value);
   add_choice(command, "--executor", options.executor, kExecutors,
              "threads: a thread a stage; virtual: on a simulated clock");
   command.add_option("--profile", options.profile,
@@ -123,18 +126,6 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
   command.add_option("--lossy-p", request.sampling.accept_p, "P of --lossy top-p")
       ->capture_default_str()
       ->check(number(0, 1, /*above=*/true));
-  command.add_flag("--replacement", method.replacement, "Rule reject: draw the children of a node with replacement");
-  command
-      .add_option("--saguaro", method.saguaro,
-                  "C of SAGUARO sampling for ssd under rule reject: 1 is off; auto takes what promises most tokens a "
-                  "second of the verifications so far")
-      ->capture_default_str()
-      ->transform(share_or_auto());
-  command
-      .add_option("--saguaro-tokens", method.saguaro_tokens,
-                  "F of it: the likeliest tokens that count C times; 0: as many as are drafted for")
-      ->capture_default_str()
-      ->check(whole_number(0, 64));
   command.add_option("--threads", options.threads, "CPU threads a stage (default: the cores shared by the stages)")
       ->check(whole_number(1, 256));
 }
@@ -169,6 +160,16 @@ void add_generation_options(CLI::App& command, SessionOptions& options) {
                    "Take the prompt as it is, without the chat template; <|im_start|> and the like in it are then the "
                    "vocabulary's special tokens, not plain text");
   command.add_flag("--ignore-eos", options.request.ignore_end, "Go on when the model ends its answer");
+}
+
+Status check_settings(const CLI::App& command, const std::vector<std::string>& methods) {
+  return check_settings_are_read(
+      [&](const char* flag) -> std::optional<std::string> {
+        const CLI::Option* option = command.get_option(flag);
+        if (option->count() == 0) return std::nullopt;
+        return CLI::detail::join(option->results(), ",");
+      },
+      methods);
 }
 
 Status check_options(const SessionOptions& options) {

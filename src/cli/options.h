@@ -45,6 +45,9 @@ void add_engine_options(CLI::App& command, SessionOptions& options);
 // Adds what shapes the text: -n, --temp to --seed, --raw.
 void add_generation_options(CLI::App& command, SessionOptions& options);
 
+// That of the options that were given to the command each is read by one of these methods.
+Status check_settings(const CLI::App& command, const std::vector<std::string>& methods);
+
 // What CLI11 can't see: combinations that make no sense, and files that can't be written.
 Status check_options(const SessionOptions& options);
 

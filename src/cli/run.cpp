@@ -4,7 +4,6 @@
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
-#include "cli/method_settings.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/report.h"
@@ -35,7 +34,7 @@ Result<std::string> read_prompt(const std::string& given) {
 Status run(const CLI::App& command, RunOptions options) {
   SLUICE_TRY_STATUS(check_options(options.session));
   if (!options.trace.empty()) SLUICE_TRY_STATUS(check_writable("--trace", options.trace));
-  SLUICE_TRY_STATUS(check_settings_are_read(command, methods_of_run(options.session)));
+  SLUICE_TRY_STATUS(check_settings(command, methods_of_run(options.session)));
   SLUICE_TRY(const std::string prompt, read_prompt(options.prompt));
   options.session.trace = !options.trace.empty();
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGivenOrShipped));

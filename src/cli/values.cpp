@@ -72,18 +72,18 @@ CLI::Validator number(double low, double high, bool above) {
       range);
 }
 
-CLI::Validator share_or_auto() {
+CLI::Validator number_or_auto(double low, double high, double instead) {
   return CLI::Validator(
-      [](std::string& text) {
+      [=](std::string& text) {
         if (text == "auto") {
-          text = "0";
+          text = fmt::format("{}", instead);
           return std::string();
         }
         const auto value = parsed<double>(text);
-        if (value && *value >= 0.001 && *value <= 1.0) return std::string();
-        return fmt::format("must be auto or a number, 0.001 to 1, not '{}'", text);
+        if (value && *value >= low && *value <= high) return std::string();
+        return fmt::format("must be auto or a number, {} to {}, not '{}'", low, high, text);
       },
-      "{auto,0.001 to 1}");
+      fmt::format("{{auto,{} to {}}}", low, high));
 }
 
 CLI::Validator one_of(std::vector<std::string> names) {

@@ -17,8 +17,8 @@ CLI::Validator seed_number();
 CLI::Validator whole_number_or_auto(int64_t low, int64_t high, int64_t instead);
 // A finite number within [low, high]; `above` excludes low itself.
 CLI::Validator number(double low, double high, bool above = false);
-// A share from a thousandth to all, or "auto", which becomes 0; for transform().
-CLI::Validator share_or_auto();
+// The same, or "auto", which becomes `instead`; for transform().
+CLI::Validator number_or_auto(double low, double high, double instead);
 CLI::Validator one_of(std::vector<std::string> names);
 // Anything but an empty text, which is what an unset variable of a shell leaves.
 CLI::Validator not_empty(const std::string& what);

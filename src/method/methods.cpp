@@ -100,8 +100,6 @@ std::vector<std::string> names_of(const std::function<bool(const MethodTraits&)>
 
 }  // namespace
 
-std::span<const MethodEntry> all_methods() { return kMethods; }
-
 const MethodEntry* find_method(std::string_view name) {
   for (const MethodEntry& method : kMethods)
     if (name == method.name) return &method;

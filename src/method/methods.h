@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +17,6 @@ struct MethodEntry {
   MethodTraits (*traits)(const MethodOptions& options);
   std::unique_ptr<Method> (*make)(const MethodOptions& options);
 };
-std::span<const MethodEntry> all_methods();
-
 // Null if there is none of this name.
 const MethodEntry* find_method(std::string_view name);
 

@@ -2,23 +2,12 @@
 
 #include <algorithm>
 
+#include "method/option_table.h"
 #include "source/make_source.h"
 
 namespace sluice {
 
 namespace {
-
-Status check_tree(const std::vector<int32_t>& branching) {
-  constexpr int64_t kMostNodes = 255;  // with the root they fit into a batch
-  int64_t level = 1, nodes = 0;
-  for (const int32_t children : branching) {
-    nodes += level *= children;
-    if (nodes > kMostNodes)
-      return input_error("--tree: a tree of " + std::to_string(nodes) + " nodes or more; there may be " +
-                         std::to_string(kMostNodes) + " at most, the root not counted");
-  }
-  return {};
-}
 
 Status check_sources(const SessionOptions& options) {
   const std::vector<std::string>& named = options.request.sources;
@@ -43,7 +32,7 @@ Status check(const SessionOptions& options) {
   if (options.lazy() && !options.simulated())
     return input_error("--compute lazy works only on a simulated clock: add --executor virtual");
   if (!options.memo.empty() && !options.lazy()) return input_error("--memo keeps the results of --compute lazy");
-  SLUICE_TRY_STATUS(check_tree(options.request.method_options.branching));
+  SLUICE_TRY_STATUS(check(options.request.method_options));
   if (!options.heads.empty() && options.lazy())
     return input_error("--compute lazy computes no hidden states, which --head reads: leave it out");
   constexpr size_t kMostDrafts = 8;

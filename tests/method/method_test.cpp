@@ -64,6 +64,28 @@ TEST(MakeMethod, KnowsItsMethodsAndNamesThemInItsError) {
   EXPECT_NE(unknown.error().message.find("--method magic"), std::string::npos);
 }
 
+TEST(MethodTraits, FollowFromTheOptionsWhereTheseDecide) {
+  const auto traits = [](const char* name, const MethodOptions& options) { return find_method(name)->traits(options); };
+  EXPECT_FALSE(traits("ar", {}).speculates);
+  EXPECT_EQ(traits("specpipe", {.width = 4, .children = 16}).draws, 4);
+  EXPECT_EQ(traits("specinfer", {.branching = {1, 3}}).draws, 3);
+  EXPECT_EQ(traits("pipespec", {}).draws, 0) << "the rule is not defined for it";
+  EXPECT_TRUE(traits("eagle3", {}).takes_chains);
+  EXPECT_EQ(traits("eagle3", {}).draws, 1);
+  EXPECT_FALSE(traits("eagle3", {.tree_nodes = 8}).takes_chains);
+  EXPECT_EQ(traits("eagle3", {.children = 16, .tree_nodes = 8}).draws, 8);
+  EXPECT_FALSE(traits("ssd", {.fallback = Fallback::kDraft}).has_fallback);
+  EXPECT_TRUE(traits("ssd", {}).has_fallback);
+}
+
+TEST(MethodTraits, EveryKindOfHeadHasItsMethod) {
+  EXPECT_EQ(method_of(HeadKind::kSpd), "spd");
+  EXPECT_EQ(method_of(HeadKind::kEagle3), "eagle3");
+  EXPECT_EQ(method_of(HeadKind::kPEagle), "p-eagle");
+  EXPECT_EQ(method_of(HeadKind::kExit), "ppsd");
+  EXPECT_EQ(drafting_methods(), (std::vector<std::string>{"sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"}));
+}
+
 TEST(Autoregressive, EntersTheRootAndWaits) {
   Scripted run(make("ar"));
   EXPECT_EQ(run.step(), Tokens{9});
