@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "method/chain.h"
-#include "plan/theory.h"
+#include "theory/theory.h"
 
 namespace sluice {
 

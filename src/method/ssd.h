@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "method/method.h"
-#include "plan/fan_out.h"
+#include "theory/fan_out.h"
 
 namespace sluice {
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "method/scripted.h"
-#include "plan/fan_out.h"
+#include "theory/fan_out.h"
 
 namespace sluice {
 namespace {

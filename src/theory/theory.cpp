@@ -1,4 +1,4 @@
-#include "plan/theory.h"
+#include "theory/theory.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "plan/fan_out.h"
+#include "theory/fan_out.h"
 
 #include <algorithm>
 #include <cmath>

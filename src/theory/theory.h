@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/fan_out.h"
+#include "theory/fan_out.h"
 
 namespace sluice::theory {
 

@@ -1,5 +1,5 @@
 // Every formula against a simulation of what it assumes, and against the papers' own figures where they print them.
-#include "plan/theory.h"
+#include "theory/theory.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <deque>
 
-#include "plan/draws.h"
 #include "support/broken.h"
+#include "theory/draws.h"
 
 namespace sluice::theory {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "plan/draws.h"
-#include "plan/theory.h"
+#include "theory/draws.h"
+#include "theory/theory.h"
 
 namespace sluice::theory {
 namespace {
