@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "method/option_table.h"
 #include "source/make_source.h"
 #include "source/ngram.h"
 
@@ -82,6 +83,7 @@ Result<Engine::Means> Engine::means_for(const RequestSpec& spec) const {
       return input_error("the prompt holds token " + std::to_string(token) + "; the model's ids go from 0 to " +
                          std::to_string(tokenizer_->size() - 1));
   SLUICE_TRY_STATUS(check(spec.sampling, tokenizer_->size()));
+  SLUICE_TRY_STATUS(check(spec.method_options));
   Means means;
   SLUICE_TRY(means.method, make_method(spec.method, spec.method_options));
   SLUICE_TRY_STATUS(check_rule(spec.sampling, means.method));

@@ -62,8 +62,9 @@ class Engine {
 
   // A request begins when there are cells for all of its tokens, in the order of submission; until then it waits. What
   // finished requests still hold for those that continue them is given up for it, the oldest first.
-  // Errors: a prompt that is empty or beyond the context or the cells there are, sampling parameters out of range, an
-  // unknown method or source (kInput); too many requests wait, or the engine has failed (kRuntime).
+  // Errors: a prompt that is empty or beyond the context or the cells there are, sampling parameters or
+  // options of the method out of range, an unknown method or source (kInput); too many requests wait, or the engine has
+  // failed (kRuntime).
   Result<RequestId> submit(RequestSpec spec);
   // What submit() says against a request if no other is there.
   Status check_request(const RequestSpec& spec) const;

@@ -222,6 +222,9 @@ TEST(Engine, RefusesWhatItCannotDoAndSaysWhy) {
   spec = ask("a", 5);
   spec.sampling.temperature = -1;
   EXPECT_NE(error_of(*engine, spec).find("temperature"), std::string::npos);
+  spec = ask("a", 5);
+  spec.method_options.width = 0;
+  EXPECT_NE(error_of(*engine, spec).find("--width must be 1 to 256"), std::string::npos);
   for (const Token token : {-1, six_layers().tokenizer.size()}) {
     spec = ask("a", 5);
     spec.prompt.push_back(token);
