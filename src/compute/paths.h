@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "base/wire.h"
+#include "wire/batch.h"
 
 namespace sluice {
 

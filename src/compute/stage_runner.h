@@ -10,8 +10,8 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/spread.h"
-#include "base/wire.h"
 #include "model/model_file.h"
+#include "wire/batch.h"
 
 namespace sluice {
 

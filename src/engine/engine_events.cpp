@@ -136,14 +136,14 @@ void Engine::answer_with_draws(Request& request, size_t source, NodeId id, std::
                       .purpose = Purpose::kDraft,
                       .path = node.text};
   const auto draws =
-      std::make_shared<Draws>(draw_candidates(q, request.method.policy->saguaro(speculation.tree, id), site, count,
+      std::make_shared<Draws>(draw_candidates(q, request.method.policy->bend(speculation.tree, id), site, count,
                                               request.spec.method_options.replacement, options_.choose));
   const Resident* resident = speculation.target.find(id);
   if (resident != nullptr && target().in_flight.contains(resident->batch)) {
-    Cancel message;
-    message.draws.push_back({resident->batch, *draws});
-    message.draws.back().draws.row = resident->row;
-    executor_->cancel(kTarget, std::move(message));
+    Amendment late;
+    late.late_draws.push_back({resident->batch, *draws});
+    late.late_draws.back().draws.row = resident->row;
+    executor_->amend(kTarget, std::move(late));
   }
   request.method.policy->drafted(speculation, source, id, ranked(*draws, q), draws);
 }
@@ -230,16 +230,16 @@ void Engine::finish(Request& request, Finish finish) {
 void Engine::prune(Request& request, const std::vector<NodeId>& nodes, Fate fate) {
   for (Lane& lane : lanes_) {
     Residency& there = request.residency(lane.model);
-    Cancel cancel;
+    Amendment amendment;
     for (const NodeId node : nodes) {
       const Resident* resident = there.find(node);
       if (resident == nullptr) continue;
-      if (lane.in_flight.contains(resident->batch)) cancel.rows.push_back({resident->batch, resident->row});
+      if (lane.in_flight.contains(resident->batch)) amendment.dead.push_back({resident->batch, resident->row});
       lane.cells.give_back(request.sequence, resident->cell);
       if (lane.model == kTarget) resolve(*resident, fate);
       there.leave(node);
     }
-    if (!cancel.rows.empty()) executor_->cancel(lane.model, std::move(cancel));
+    if (!amendment.dead.empty()) executor_->amend(lane.model, std::move(amendment));
   }
 }
 

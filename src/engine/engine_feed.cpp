@@ -112,7 +112,7 @@ void Engine::tell_children(const std::vector<Planned>& plan, Batch& batch) {
     if (const NodeId parent = planned.request->speculation.tree.node(planned.node).parent; parent.valid())
       parents.emplace(planned.request, parent);
   }
-  Cancel late;
+  Amendment late;
   for (const auto& [request, parent] : parents) {
     const Residency& there = request->residency(kTarget);
     const Resident& resident = *there.find(parent);
@@ -122,9 +122,9 @@ void Engine::tell_children(const std::vector<Planned>& plan, Batch& batch) {
     if (resident.batch == batch.id)
       batch.draws.push_back(std::move(children));
     else if (target().in_flight.contains(resident.batch))
-      late.draws.push_back({resident.batch, std::move(children)});
+      late.late_draws.push_back({resident.batch, std::move(children)});
   }
-  if (!late.draws.empty()) executor_->cancel(kTarget, std::move(late));
+  if (!late.late_draws.empty()) executor_->amend(kTarget, std::move(late));
 }
 
 // Nothing is under way, no report of a stage either, and no state that a head waits for.

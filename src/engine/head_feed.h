@@ -6,9 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "base/wire.h"
 #include "engine/request.h"
 #include "model/head_file.h"
+#include "wire/batch.h"
+#include "wire/report.h"
 
 namespace sluice {
 

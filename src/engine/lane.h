@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/pass_times.h"
-#include "base/wire.h"
 #include "engine/head_feed.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
 #include "tree/residency.h"
+#include "wire/batch.h"
 
 namespace sluice {
 

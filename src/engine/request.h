@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "base/wire.h"
 #include "method/methods.h"
 #include "source/fusion.h"
 #include "source/make_source.h"
 #include "tree/residency.h"
 #include "tree/token_tree.h"
+#include "wire/sampling.h"
 
 namespace sluice {
 

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/wire.h"
 #include "engine/request.h"
 #include "engine/room.h"
+#include "wire/batch.h"
 
 namespace sluice {
 

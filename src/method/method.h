@@ -88,8 +88,8 @@ class Method {
   }
   // Rule `reject`: how a source's distribution is bent before the children of a node are drawn from it, and what the
   // verification says of other ways, if that was asked for.
-  virtual Saguaro saguaro(const TokenTree&, NodeId) const { return {}; }
-  virtual void learn(std::span<const SaguaroOdds>) {}
+  virtual Bend bend(const TokenTree&, NodeId) const { return {}; }
+  virtual void learn(std::span<const BendOdds>) {}
   // What only this method has to tell of the request, by name; for `run --json`.
   virtual std::map<std::string, std::vector<double>> figures() const { return {}; }
 };

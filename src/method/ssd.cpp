@@ -31,7 +31,7 @@ Proposal Ssd::begin_round(Speculation& speculation, const Idle& idle) {
   foreseen_.clear();
   fan_ = fan_out();
   chain_by_ngrams_ = by_ngrams_.contains(chain.nodes.front());
-  if (saguaro_.odds) saguaro_.c = best_c(speculation, idle);
+  if (bend_.odds) bend_.c = best_c(speculation, idle);
   return {.enter = chain.nodes, .expand = {}};
 }
 
@@ -101,8 +101,8 @@ void Ssd::note_outcome(const TokenTree& tree) {
   by_ngrams_.clear();
 }
 
-Saguaro Ssd::saguaro(const TokenTree& tree, NodeId node) const {
-  Saguaro by = saguaro_;
+Bend Ssd::bend(const TokenTree& tree, NodeId node) const {
+  Bend by = bend_;
   if (by.f > 0 || fan_.empty()) return by;
   size_t k = 0;  // tokens of its round's chain, the node included
   for (NodeId at = node; at != tree.root().id && !foreseen(at); at = tree.node(at).parent) ++k;
@@ -110,7 +110,7 @@ Saguaro Ssd::saguaro(const TokenTree& tree, NodeId node) const {
   return by;
 }
 
-void Ssd::learn(std::span<const SaguaroOdds> odds) {
+void Ssd::learn(std::span<const BendOdds> odds) {
   for (size_t i = 0; i < odds.size(); ++i) {
     odds_[i].accepted += odds[i].accepted;
     odds_[i].hit += odds[i].hit * (1.0 - odds[i].accepted);
@@ -118,7 +118,7 @@ void Ssd::learn(std::span<const SaguaroOdds> odds) {
   ++n_odds_;
 }
 
-// C: a smaller one is accepted less often, but misses less often. Of kSaguaroChoices what would have made most tokens a
+// C: a smaller one is accepted less often, but misses less often. Of kBends what would have made most tokens a
 // second of the rounds so far, a hit taking a verification or drafting for all outcomes, whichever is longer, and a
 // miss drafting after the verification.
 double Ssd::best_c(const Speculation& speculation, const Idle& idle) const {
@@ -149,7 +149,7 @@ double Ssd::best_c(const Speculation& speculation, const Idle& idle) const {
     const double rate = theory::ssd_speedup(round);
     if (rate > most) {
       most = rate;
-      best = kSaguaroChoices[i];
+      best = kBends[i];
     }
   }
   return best;
@@ -161,7 +161,7 @@ std::map<std::string, std::vector<double>> Ssd::figures() const {
     figures["rounds_by_k"].push_back(static_cast<double>(rounds));
     figures["hit_rate_by_k"].push_back(rounds > 0 ? static_cast<double>(hits) / static_cast<double>(rounds) : 0.0);
   }
-  if (saguaro_.odds) figures["saguaro_c"] = {saguaro_.c};
+  if (bend_.odds) figures["saguaro_c"] = {bend_.c};
   return figures;
 }
 

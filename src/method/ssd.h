@@ -26,14 +26,14 @@ class Ssd final : public Method {
       : length_(options.depth),
         budget_(options.budget),
         fallback_(options.fallback),
-        saguaro_({.c = options.saguaro, .f = options.saguaro_tokens, .odds = options.saguaro == 0.0}),
-        odds_(kSaguaroChoices.size()) {
-    if (saguaro_.odds) saguaro_.c = 1.0;
+        bend_({.c = options.saguaro, .f = options.saguaro_tokens, .odds = options.saguaro == 0.0}),
+        odds_(kBends.size()) {
+    if (bend_.odds) bend_.c = 1.0;
   }
   static constexpr size_t kFew = 4;  // requests for which a miss waits for the draft model
   // F: as many as will be drafted for behind the token. C: as asked for, or what has promised most tokens a second.
-  Saguaro saguaro(const TokenTree& tree, NodeId node) const override;
-  void learn(std::span<const SaguaroOdds> odds) override;
+  Bend bend(const TokenTree& tree, NodeId node) const override;
+  void learn(std::span<const BendOdds> odds) override;
   // rounds_by_k, and hit_rate_by_k of them: the share of rounds whose outcome had been drafted for. saguaro_c, where C
   // is chosen: the last one.
   std::map<std::string, std::vector<double>> figures() const override;
@@ -60,8 +60,8 @@ class Ssd final : public Method {
   int32_t length_;  // K
   int32_t budget_;  // B: outcomes foreseen
   Fallback fallback_;
-  Saguaro saguaro_;
-  std::vector<SaguaroOdds> odds_;  // by kSaguaroChoices: sums over n_odds_ drawn tokens; of hit weighted by rejection
+  Bend bend_;
+  std::vector<BendOdds> odds_;  // by kBends: sums over n_odds_ drawn tokens; of hit weighted by rejection
   int64_t n_odds_ = 0;
 
   // The round under way: the chain that is being verified, from the root, and the outcomes that are drafted for.

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/ids.h"
 #include "base/profile.h"
 #include "base/random.h"
-#include "base/wire.h"
 #include "model/model_file.h"
 
 namespace sluice {
@@ -22,7 +22,7 @@ class CostModel {
   double step_seconds() const;
   // From a stage to the next: a batch of `rows` rows with hidden states (f32).
   double transfer_seconds(int32_t rows) const { return profile_.link.seconds(64.0 + 4.0 * rows * (d_model_ + 8)); }
-  // Small messages: verdicts and cancels.
+  // Small messages: verdicts and amendments.
   double message_seconds() const { return profile_.link.seconds(64.0); }
   const Profile& profile() const { return profile_; }
 

@@ -6,15 +6,13 @@
 #include <variant>
 #include <vector>
 
-#include "base/wire.h"
 #include "pipeline/cost_model.h"
 #include "pipeline/worker.h"
+#include "wire/batch.h"
+#include "wire/report.h"
 
 namespace sluice {
 
-struct WorkerFailed {
-  Error error;
-};
 // The time that was asked for has come.
 struct Woken {};
 using Event = std::variant<Outcome, StageReport, TapsArrived, WorkerFailed, Woken>;
@@ -32,8 +30,8 @@ class Executor {
 
   // Puts a batch into the queue of the model's first stage.
   virtual void submit(ModelId model, Batch batch) = 0;
-  // Tells every stage of the model; it may overtake batches, not an earlier cancel.
-  virtual void cancel(ModelId model, Cancel cancel) = 0;
+  // Tells every stage of the model; it may overtake batches, not an earlier amendment.
+  virtual void amend(ModelId model, Amendment amendment) = 0;
 
   // Makes next() return `Woken` at this time, at the latest.
   virtual void wake_at(double time) = 0;

@@ -9,9 +9,9 @@
 #include <unordered_map>
 
 #include "base/result.h"
-#include "base/wire.h"
 #include "source/guess.h"
 #include "verify/sampler.h"
+#include "wire/sampling.h"
 
 namespace sluice {
 

@@ -114,11 +114,11 @@ class ThreadsExecutor final : public Executor {
     at(model).stages.front().messages.push(std::move(batch), Clock::now());
   }
 
-  void cancel(ModelId id, Cancel cancel) override {
+  void amend(ModelId id, Amendment amendment) override {
     Model& model = at(id);
     for (auto& stage : model.stages) {
-      const std::lock_guard lock(stage.cancel_mutex);
-      stage.cancels.push_back({Clock::now() + message_delay(model), cancel});
+      const std::lock_guard lock(stage.amendments_mutex);
+      stage.amendments.push_back({Clock::now() + message_delay(model), amendment});
     }
   }
 
@@ -129,14 +129,14 @@ class ThreadsExecutor final : public Executor {
   const char* name() const override { return "threads"; }
 
  private:
-  struct TimedCancel {
+  struct TimedAmendment {
     Clock::time_point arrival;
-    Cancel cancel;
+    Amendment amendment;
   };
   struct Stage {
     DelayedQueue<std::variant<Batch, std::shared_ptr<const Taps>>> messages;
-    std::mutex cancel_mutex;
-    std::vector<TimedCancel> cancels;
+    std::mutex amendments_mutex;
+    std::vector<TimedAmendment> amendments;
     std::thread thread;
   };
   struct Model {
@@ -161,11 +161,11 @@ class ThreadsExecutor final : public Executor {
     return model.pacing ? seconds(model.pacing->message_seconds()) : Clock::duration(0);
   }
 
-  void take_cancels(Stage& stage, Worker& worker) {
-    const std::lock_guard lock(stage.cancel_mutex);
-    std::erase_if(stage.cancels, [&, now = Clock::now()](const TimedCancel& timed) {
+  void take_amendments(Stage& stage, Worker& worker) {
+    const std::lock_guard lock(stage.amendments_mutex);
+    std::erase_if(stage.amendments, [&, now = Clock::now()](const TimedAmendment& timed) {
       if (timed.arrival > now) return false;
-      worker.cancel(timed.cancel);
+      worker.amend(timed.amendment);
       return true;
     });
   }
@@ -192,7 +192,7 @@ class ThreadsExecutor final : public Executor {
         continue;
       }
       const auto begin = Clock::now();
-      take_cancels(model.stages[s], worker);
+      take_amendments(model.stages[s], worker);
       Worker::Done done = worker.process(std::get<Batch>(std::move(*message)));
       if (pacing)
         std::this_thread::sleep_until(

@@ -48,17 +48,17 @@ class VirtualExecutor final : public Executor {
 
   void submit(ModelId model, Batch batch) override { arrive(at(model), 0, std::move(batch), now_); }
 
-  void cancel(ModelId id, Cancel cancel) override {
+  void amend(ModelId id, Amendment amendment) override {
     Model& model = at(id);
     for (size_t s = 0; s < model.stages.size(); ++s) {
       const double delay = s == 0 ? 0.0 : vary(model.cost.message_seconds());
       Worker& worker = model.stages[s].worker;
       if (delay == 0.0) {
-        worker.cancel(cancel);
+        worker.amend(amendment);
       } else {
-        double& last = model.stages[s].last_cancel;
+        double& last = model.stages[s].last_amendment;
         last = std::max(last, now_ + delay);
-        plan(last, Order::kArrive, [&worker, cancel] { worker.cancel(cancel); });
+        plan(last, Order::kArrive, [&worker, amendment] { worker.amend(amendment); });
       }
     }
   }
@@ -74,7 +74,7 @@ class VirtualExecutor final : public Executor {
     Worker worker;
     std::deque<Batch> queue;
     bool busy = false;
-    double last_arrival = 0.0, last_cancel = 0.0;
+    double last_arrival = 0.0, last_amendment = 0.0;
     double last_taps = 0.0;  // when the last of them arrive
   };
   struct Model {

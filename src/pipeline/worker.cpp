@@ -44,9 +44,9 @@ Worker::Worker(Options options, std::optional<LazyRunner> runner, std::shared_pt
 Worker::Worker(Options options, std::unique_ptr<HeadModule> head)
     : options_(std::move(options)), head_(std::move(head)) {}
 
-void Worker::cancel(const Cancel& cancel) {
-  cancelled_.insert(cancelled_.end(), cancel.rows.begin(), cancel.rows.end());
-  if (options_.last) late_draws_.insert(late_draws_.end(), cancel.draws.begin(), cancel.draws.end());
+void Worker::amend(const Amendment& amendment) {
+  dead_.insert(dead_.end(), amendment.dead.begin(), amendment.dead.end());
+  if (options_.last) late_draws_.insert(late_draws_.end(), amendment.late_draws.begin(), amendment.late_draws.end());
 }
 
 Worker::Done Worker::process(Batch batch) {
@@ -54,9 +54,9 @@ Worker::Done Worker::process(Batch batch) {
   if (runner_) runner_->enter(batch.updates, batch.rows);
   if (lazy_) lazy_->enter(batch.updates, batch.rows);
   if (head_) head_->enter(batch.updates, batch.rows);
-  drop_cancelled(batch);
+  drop_dead(batch);
   add_late_draws(batch);
-  if (options_.last && !drafts()) drop_dead(batch);
+  if (options_.last && !drafts()) drop_hopeless(batch);
 
   Done done;
   done.rows_computed = static_cast<int32_t>(batch.rows.size());
@@ -113,11 +113,11 @@ void Worker::drop(Batch& batch, const std::vector<bool>& keep) const {
   batch.hidden.resize(kept * d);
 }
 
-void Worker::drop_cancelled(Batch& batch) {
+void Worker::drop_dead(Batch& batch) {
   std::vector<uint16_t> dead;
-  for (const auto& entry : cancelled_)
+  for (const auto& entry : dead_)
     if (entry.batch == batch.id) dead.push_back(entry.row);
-  std::erase_if(cancelled_, [&](const auto& entry) { return entry.batch <= batch.id; });  // FIFO: none is still to come
+  std::erase_if(dead_, [&](const auto& entry) { return entry.batch <= batch.id; });  // FIFO: none is still to come
   if (dead.empty()) return;
   std::sort(dead.begin(), dead.end());
   std::vector<bool> keep(batch.rows.size());
@@ -132,7 +132,7 @@ void Worker::add_late_draws(Batch& batch) {
 }
 
 // At the last stage the verdict on everything before is known, so what hangs from another branch need not be computed.
-void Worker::drop_dead(Batch& batch) {
+void Worker::drop_hopeless(Batch& batch) {
   std::vector<bool> keep(batch.rows.size());
   std::set<std::pair<SequenceId, Cell>> hopeful;
   for (size_t i = 0; i < keep.size(); ++i) {

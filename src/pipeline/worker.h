@@ -7,12 +7,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/wire.h"
 #include "compute/stage_runner.h"
 #include "model/model_file.h"
 #include "pipeline/lazy_runner.h"
 #include "source/heads/head_module.h"
 #include "verify/verifier.h"
+#include "wire/batch.h"
+#include "wire/report.h"
 
 namespace sluice {
 
@@ -48,17 +49,17 @@ class Worker {
   // What a stage of the target has tapped. REQUIRES: a head's worker.
   void receive(const Taps& taps) { head_->receive(taps); }
 
-  // May come before or after the batch that it names.
-  void cancel(const Cancel& cancel);
+  // May come before or after the batches that it names.
+  void amend(const Amendment& amendment);
 
   StageId stage() const { return options_.stage; }
 
  private:
   void learn(const Batch& batch);
   void drop(Batch& batch, const std::vector<bool>& keep) const;
-  void drop_cancelled(Batch& batch);
-  void add_late_draws(Batch& batch);
   void drop_dead(Batch& batch);
+  void add_late_draws(Batch& batch);
+  void drop_hopeless(Batch& batch);
   void verify(const Batch& batch, Done& done);
   void know(const Batch& batch, std::span<const size_t> alive, std::vector<size_t>& known);
   Accepted accept_lazily(const Batch& batch, size_t i);
@@ -79,8 +80,8 @@ class Worker {
   std::unique_ptr<HeadModule> head_;
   Verifier verifier_;                                        // used by the target's last stage
   std::unordered_map<SequenceId, SamplingParams> sampling_;  // used by a draft's last stage
-  std::vector<Cancel::Entry> cancelled_;                     // of batches that have not passed yet
-  std::vector<Cancel::LateDraws> late_draws_;                // likewise; used by the target's last stage
+  std::vector<Amendment::DeadRow> dead_;                     // of batches that have not passed yet
+  std::vector<Amendment::LateDraws> late_draws_;             // likewise; used by the target's last stage
   std::vector<float> logits_;
 };
 

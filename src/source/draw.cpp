@@ -22,7 +22,7 @@ std::vector<Candidate> draft_distribution(const TopLogits& top, const SamplingPa
   return q;
 }
 
-std::vector<Candidate> saguaro(std::vector<Candidate> q, const Saguaro& by) {
+std::vector<Candidate> bent(std::vector<Candidate> q, const Bend& by) {
   if (by.c == 1.0) return q;
   double sum = 0.0;
   for (size_t i = 0; i < q.size(); ++i) {
@@ -34,9 +34,9 @@ std::vector<Candidate> saguaro(std::vector<Candidate> q, const Saguaro& by) {
   return q;
 }
 
-Draws draw_candidates(std::vector<Candidate> q, const Saguaro& by, const DrawSite& site, int32_t count,
-                      bool replacement, const Choose& choose) {
-  Draws draws{.q = saguaro(std::move(q), by), .replacement = replacement, .saguaro = by};
+Draws draw_candidates(std::vector<Candidate> q, const Bend& by, const DrawSite& site, int32_t count, bool replacement,
+                      const Choose& choose) {
+  Draws draws{.q = bent(std::move(q), by), .replacement = replacement, .bend = by};
   std::vector<double> weights;
   for (const Candidate& c : draws.q) weights.push_back(c.probability);
   const size_t n = replacement ? static_cast<size_t>(count) : std::min(static_cast<size_t>(count), weights.size());

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "base/wire.h"
+#include "wire/draws.h"
 
 namespace sluice {
 

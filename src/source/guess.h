@@ -5,7 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "base/wire.h"
+#include "wire/draws.h"
+#include "wire/sampling.h"
 
 namespace sluice {
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "base/wire.h"
 
 namespace sluice {
 

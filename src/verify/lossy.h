@@ -4,7 +4,8 @@
 #include <optional>
 #include <span>
 
-#include "base/wire.h"
+#include "wire/draws.h"
+#include "wire/sampling.h"
 
 namespace sluice {
 

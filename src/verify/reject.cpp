@@ -102,16 +102,15 @@ Token draw_by_rejection(std::span<const double> target, const Draws& draws, cons
   return left.draw(site, choose);
 }
 
-std::vector<SaguaroOdds> saguaro_odds(std::span<const double> target, const Draws& draws) {
-  const auto cached = [&](size_t i) { return i < static_cast<size_t>(draws.saguaro.f); };
+std::vector<BendOdds> bend_odds(std::span<const double> target, const Draws& draws) {
+  const auto cached = [&](size_t i) { return i < static_cast<size_t>(draws.bend.f); };
   std::vector<double> base;  // q before it was bent, up to a factor
-  for (size_t i = 0; i < draws.q.size(); ++i)
-    base.push_back(draws.q[i].probability / (cached(i) ? draws.saguaro.c : 1.0));
+  for (size_t i = 0; i < draws.q.size(); ++i) base.push_back(draws.q[i].probability / (cached(i) ? draws.bend.c : 1.0));
   std::vector<double> p;  // of the same tokens; what else the target may draw is never drafted
   for (const Candidate& c : draws.q) p.push_back(target[static_cast<size_t>(c.token)]);
 
-  std::vector<SaguaroOdds> odds;
-  for (const double c : kSaguaroChoices) {
+  std::vector<BendOdds> odds;
+  for (const double c : kBends) {
     double sum = 0.0;
     for (size_t i = 0; i < base.size(); ++i) sum += base[i] * (cached(i) ? c : 1.0);
     double accepted = 0.0, of_cached = 0.0, next = 0.0, drawn_of_cached = 0.0;
@@ -122,7 +121,7 @@ std::vector<SaguaroOdds> saguaro_odds(std::span<const double> target, const Draw
       if (cached(i)) {
         of_cached += residual;
         drawn_of_cached += std::max(0.0, q - p[i]);
-      } else if (i == static_cast<size_t>(draws.saguaro.f)) {
+      } else if (i == static_cast<size_t>(draws.bend.f)) {
         next = residual;
       }
     }

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "base/chance.h"
-#include "base/wire.h"
+#include "wire/draws.h"
+#include "wire/sampling.h"
 
 namespace sluice {
 
@@ -19,7 +20,7 @@ namespace sluice {
 Token draw_by_rejection(std::span<const double> p, const Draws& draws, const SamplingParams& sampling, int32_t position,
                         const Choose& choose = choose_by_noise);
 
-// What a single draw from draws.q would have come to by each of kSaguaroChoices, in their order.
-std::vector<SaguaroOdds> saguaro_odds(std::span<const double> p, const Draws& draws);
+// What a single draw from draws.q would have come to by each of kBends, in their order.
+std::vector<BendOdds> bend_odds(std::span<const double> p, const Draws& draws);
 
 }  // namespace sluice

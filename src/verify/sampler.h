@@ -9,7 +9,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/spread.h"
-#include "base/wire.h"
+#include "wire/sampling.h"
 
 namespace sluice {
 

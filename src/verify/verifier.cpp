@@ -65,13 +65,13 @@ std::vector<size_t> Verifier::alive(std::span<const Row> rows) const {
 }
 
 // The token after the path, which ends with the row.
-Draw Verifier::draw(const Path& path, const Alive& alive, Sampler& sampler, std::vector<SaguaroOdds>& odds) const {
+Draw Verifier::draw(const Path& path, const Alive& alive, Sampler& sampler, std::vector<BendOdds>& odds) const {
   const auto& [row, logits, draws] = alive;
   const Rule rule = draws == nullptr ? Rule::kMatch : path.sampling.rule;
   if (rule == Rule::kReject) {
     const auto p = sampler.probabilities(path.sampling, logits, path.tokens);
     const Token token = draw_by_rejection(p, *draws, path.sampling, row.position + 1, choose_);
-    if (draws->saguaro.odds) odds = saguaro_odds(p, *draws);
+    if (draws->bend.odds) odds = bend_odds(p, *draws);
     return {token, sampler.logprob(logits, token)};
   }
   if (is_lossy(rule)) {
@@ -86,7 +86,7 @@ Accepted Verifier::accept(const Alive& alive, Sampler& sampler) {
   Path& path = at(alive.row.sequence);
   SLUICE_CHECK(path.continued_by(alive.row), "only an alive row is accepted");
   path.tokens.push_back(alive.row.token);
-  std::vector<SaguaroOdds> odds;
+  std::vector<BendOdds> odds;
   const Draw drawn = draw(path, alive, sampler, odds);
   path.tokens.pop_back();
   Accepted accepted = accept(alive.row, drawn);

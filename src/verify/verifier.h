@@ -11,8 +11,9 @@
 
 #include "base/chance.h"
 #include "base/ids.h"
-#include "base/wire.h"
 #include "verify/sampler.h"
+#include "wire/batch.h"
+#include "wire/report.h"
 
 namespace sluice {
 
@@ -90,7 +91,7 @@ class Verifier {
   };
 
   Accepted accept(const Alive& alive, Sampler& sampler);
-  Draw draw(const Path& path, const Alive& alive, Sampler& sampler, std::vector<SaguaroOdds>& odds) const;
+  Draw draw(const Path& path, const Alive& alive, Sampler& sampler, std::vector<BendOdds>& odds) const;
   Path& at(SequenceId sequence);
   const Path& at(SequenceId sequence) const;
 

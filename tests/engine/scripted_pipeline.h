@@ -117,11 +117,11 @@ class ScriptedPipeline final : public Executor {
       plan(now_ + 1 + script_.message_time, Order::kArrive, [this, o = verify(b)] { events_.push_back(o); });
     });
   }
-  void cancel(ModelId model, Cancel cancel) override {
+  void amend(ModelId model, Amendment amendment) override {
     const bool far = model == kTarget && script_.stages > 1;
-    plan(now_ + (far ? script_.message_time : 0.0), Order::kArrive, [this, model, c = std::move(cancel)] {
-      for (const auto& entry : c.rows) cancelled_.emplace(model, entry.batch, entry.row);
-      late_.insert(late_.end(), c.draws.begin(), c.draws.end());
+    plan(now_ + (far ? script_.message_time : 0.0), Order::kArrive, [this, model, a = std::move(amendment)] {
+      for (const auto& entry : a.dead) dead_.emplace(model, entry.batch, entry.row);
+      late_.insert(late_.end(), a.late_draws.begin(), a.late_draws.end());
     });
   }
   void wake_at(double time) override {
@@ -155,7 +155,7 @@ class ScriptedPipeline final : public Executor {
       Text text = row.parent.valid() ? drafted_[row.parent] : Text();
       text.push_back(row.token);
       drafted_[row.cell] = text;
-      if (row.kind == Row::Kind::kPrompt || cancelled_.contains({model, batch.id, row.index})) continue;
+      if (row.kind == Row::Kind::kPrompt || dead_.contains({model, batch.id, row.index})) continue;
       for (int32_t depth = 0; depth < script_.guesses; ++depth) {
         const auto logits = script_.source(text);
         outcome.drafted.push_back(
@@ -174,7 +174,7 @@ class ScriptedPipeline final : public Executor {
     std::vector<Row> rows;
     for (const Row& row : batch.rows) {
       if (row.kind == Row::Kind::kPrompt) verifier_.enter_prompt(row);
-      if (!cancelled_.contains({kTarget, batch.id, row.index})) rows.push_back(row);
+      if (!dead_.contains({kTarget, batch.id, row.index})) rows.push_back(row);
     }
     std::vector<Draws> draws = batch.draws;
     for (const auto& late : late_)
@@ -203,8 +203,8 @@ class ScriptedPipeline final : public Executor {
   Script script_;
   Verifier verifier_;
   std::map<Cell, Text> drafted_;  // the draft model's cells
-  std::set<std::tuple<ModelId, BatchId, uint16_t>> cancelled_;
-  std::vector<Cancel::LateDraws> late_;
+  std::set<std::tuple<ModelId, BatchId, uint16_t>> dead_;
+  std::vector<Amendment::LateDraws> late_;
   std::map<std::tuple<double, Order, uint64_t>, std::function<void()>> agenda_;
   std::deque<Event> events_;
   double now_ = 0.0;

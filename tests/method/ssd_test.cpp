@@ -223,9 +223,9 @@ TEST(Ssd, NothingGoesBeyondTheLastPosition) {
 }
 
 // C after verifications with these odds, when K draft passes take so much of a verification.
-double chosen_c(const std::vector<SaguaroOdds>& odds, double drafting, Fallback fallback = Fallback::kDraft) {
+double chosen_c(const std::vector<BendOdds>& odds, double drafting, Fallback fallback = Fallback::kDraft) {
   Round round({.depth = 4, .budget = 12, .fallback = fallback, .saguaro = 0.0}, fallback == Fallback::kDraft ? 1 : 2);
-  EXPECT_EQ(round.ssd.saguaro(round.play.tree(), round.chain[0]).c, 1.0) << "nothing is known yet";
+  EXPECT_EQ(round.ssd.bend(round.play.tree(), round.chain[0]).c, 1.0) << "nothing is known yet";
   for (int i = 0; i < 3; ++i) round.ssd.learn(odds);
   round.outcome(1, 2);
   PassTimes target, draft;
@@ -238,13 +238,13 @@ double chosen_c(const std::vector<SaguaroOdds>& odds, double drafting, Fallback 
     for (const Ask& ask : proposal.expand) round.play.answer(ask);
     if (!proposal.enter.empty()) break;
   }
-  return round.ssd.saguaro(round.play.tree(), round.play.tree().root().id).c;
+  return round.ssd.bend(round.play.tree(), round.play.tree().root().id).c;
 }
 
 TEST(Ssd, CIsSmallWhereMissesCostMoreThanRejections) {
-  std::vector<SaguaroOdds> odds;  // acceptance falls a little, hits rise much
-  for (const double c : kSaguaroChoices) odds.push_back({.accepted = 0.6 + 0.1 * c, .hit = 0.9 - 0.6 * c});
-  EXPECT_EQ(chosen_c(odds, 0.9), kSaguaroChoices.back());
+  std::vector<BendOdds> odds;  // acceptance falls a little, hits rise much
+  for (const double c : kBends) odds.push_back({.accepted = 0.6 + 0.1 * c, .hit = 0.9 - 0.6 * c});
+  EXPECT_EQ(chosen_c(odds, 0.9), kBends.back());
   EXPECT_EQ(chosen_c(odds, 0.0), 1.0) << "a miss costs nothing";
   for (size_t i = 0; i < odds.size(); ++i) odds[i].hit = 0.9;
   EXPECT_EQ(chosen_c(odds, 0.9), 1.0) << "nothing is won";
@@ -252,8 +252,8 @@ TEST(Ssd, CIsSmallWhereMissesCostMoreThanRejections) {
 
 // Who falls back on n-grams loses no time by a miss, but nearly all of the tokens of a round.
 TEST(Ssd, CReckonsWithTheFallbackThatThereIs) {
-  std::vector<SaguaroOdds> odds;
-  for (const double c : kSaguaroChoices) odds.push_back({.accepted = 0.6 + 0.1 * c, .hit = 0.9 - 0.6 * c});
+  std::vector<BendOdds> odds;
+  for (const double c : kBends) odds.push_back({.accepted = 0.6 + 0.1 * c, .hit = 0.9 - 0.6 * c});
   EXPECT_EQ(chosen_c(odds, 0.0, Fallback::kDraft), 1.0) << "the draft model drafts as much, and at once";
   EXPECT_LT(chosen_c(odds, 0.0, Fallback::kNgram), 0.3) << "n-grams draft at once, but hardly anything";
 }
@@ -261,13 +261,13 @@ TEST(Ssd, CReckonsWithTheFallbackThatThereIs) {
 TEST(Ssd, FIsWhatIsDraftedForBehindTheToken) {
   Round round({.depth = 3, .budget = 9, .saguaro = 0.5});
   for (size_t k = 0; k < round.chain.size(); ++k) {
-    const Saguaro by = round.ssd.saguaro(round.play.tree(), round.chain[k]);
+    const Bend by = round.ssd.bend(round.play.tree(), round.chain[k]);
     EXPECT_EQ(by.c, 0.5);
     round.ready();
     EXPECT_EQ(static_cast<size_t>(by.f), round.foreseen(k).size()) << k;
   }
   Round fixed({.depth = 3, .budget = 9, .saguaro = 0.5, .saguaro_tokens = 2});
-  EXPECT_EQ(fixed.ssd.saguaro(fixed.play.tree(), fixed.chain[1]).f, 2);
+  EXPECT_EQ(fixed.ssd.bend(fixed.play.tree(), fixed.chain[1]).f, 2);
 }
 
 }  // namespace

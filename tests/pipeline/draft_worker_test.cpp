@@ -98,13 +98,13 @@ TEST(DraftWorker, LazyGivesTheCandidatesOfFullAlsoFromTheMemo) {
   }
 }
 
-TEST(DraftWorker, SpeaksOfEveryNodeButOfNoPromptRowAndNoCancelledOne) {
+TEST(DraftWorker, SpeaksOfEveryNodeButOfNoPromptRowAndNoDeadOne) {
   for (const bool lazy : {false, true}) {
     auto workers = draft_workers(lazy ? std::make_shared<Memo>() : nullptr);
     Batch batch{.id = BatchId(0), .updates = {Open{kText, {}}}, .rows = {}, .hidden = {}};
     batch.rows = {row(kText, 70, 0, 0, -1, 0, Row::Kind::kPrompt), row(kText, 71, 1, 1, 0, 1),
                   row(kText, 72, 1, 2, 0, 2), row(kText, 73, 2, 3, 2, 3), row(kText, 74, 2, 4, 1, 4)};
-    for (Worker& worker : workers) worker.cancel({{{BatchId(0), 2}, {BatchId(0), 3}}});
+    for (Worker& worker : workers) worker.amend({{{BatchId(0), 2}, {BatchId(0), 3}}});
     const auto done = run(workers, batch);
     ASSERT_EQ(done.outcome.drafted.size(), 2u);
     EXPECT_EQ(done.outcome.drafted[0].row, 1);

@@ -81,25 +81,25 @@ TEST(VirtualExecutor, LinksTakeTheirLatencyAndTheTimeOfTheirBytes) {
   EXPECT_NEAR(seen[2].time, 0.001 + transfer + 0.001 + message, 1e-12);
 }
 
-// Work that ends, then the coordinator, then work that starts: so a cancel at the instant of a verdict spares the
+// Work that ends, then the coordinator, then work that starts: so an amendment at the instant of a verdict spares the
 // batches that would start then.
 TEST(VirtualExecutor, AVerdictComesBeforeWhatStartsAtTheSameInstant) {
   const auto executor = make_executor(six_layers(), {.stages = 2});
   for (int32_t i = 0; i < 3; ++i) executor->submit(kTarget, prompt_batch(i));
   // Batch 0 leaves stage 1 at 2 ms, when batch 1 leaves stage 0, would enter stage 1, and batch 2 stage 0.
   std::vector<StageReport> reports;
-  bool cancelled = false;
+  bool amended = false;
   while (reports.size() < 6) {
     const Event event = executor->next();
     if (const auto* report = std::get_if<StageReport>(&event)) reports.push_back(*report);
-    if (std::get_if<Outcome>(&event) == nullptr || cancelled) continue;
-    cancelled = true;
+    if (std::get_if<Outcome>(&event) == nullptr || amended) continue;
+    amended = true;
     EXPECT_NEAR(executor->now(), 0.002, 1e-12);
     while (const auto more = executor->poll()) {
       EXPECT_NEAR(executor->now(), 0.002, 1e-12);
       if (const auto* report = std::get_if<StageReport>(&*more)) reports.push_back(*report);
     }
-    executor->cancel(kTarget, {{{BatchId(2), 0}}});
+    executor->amend(kTarget, {{{BatchId(2), 0}}});
   }
   for (const StageReport& report : reports) EXPECT_EQ(report.rows_computed, report.batch == BatchId(2) ? 0 : 1);
 }
@@ -199,11 +199,11 @@ TEST(VirtualExecutor, ModelsWorkSideBySideEachAtItsOwnPace) {
   EXPECT_EQ(outcomes[1], 3);
 }
 
-TEST(VirtualExecutor, ACancelConcernsItsModelAlone) {
+TEST(VirtualExecutor, AnAmendmentConcernsItsModelAlone) {
   const auto executor = make_executor(six_layers(), with_draft());
   executor->submit(kTarget, prompt_batch(0));
   executor->submit(ModelId(1), prompt_batch(0));
-  executor->cancel(ModelId(1), {{{BatchId(0), 0}}});
+  executor->amend(ModelId(1), {{{BatchId(0), 0}}});
   for (int32_t events = 0; events < 6;) {
     const Event event = executor->next();
     if (const auto* report = std::get_if<StageReport>(&event)) {

@@ -87,8 +87,8 @@ TEST_P(Stages, RowsOfDeadBranchesAreNotComputedAtTheLast) {
   EXPECT_EQ(computed_, (std::vector<int32_t>{4, 4, 2}));
 }
 
-TEST_P(Stages, ACancelBeforeTheBatchIsRemembered) {
-  for (Worker& worker : workers_) worker.cancel({{{BatchId(3), 1}, {BatchId(3), 3}}});
+TEST_P(Stages, AnAmendmentBeforeTheBatchIsRemembered) {
+  for (Worker& worker : workers_) worker.amend({{{BatchId(3), 1}, {BatchId(3), 3}}});
   run({.id = BatchId(2), .updates = {}, .rows = {}, .hidden = {}});  // another one passes meanwhile
   const auto done = run(level(3));
   EXPECT_EQ(computed_, (std::vector<int32_t>{2, 2, 2}));
@@ -96,10 +96,10 @@ TEST_P(Stages, ACancelBeforeTheBatchIsRemembered) {
   EXPECT_EQ(done.outcome.accepted[0].cell, sluice::Cell(10));
 }
 
-TEST_P(Stages, ACancelMayCatchTheBatchHalfWay) {
+TEST_P(Stages, AnAmendmentMayCatchTheBatchHalfWay) {
   auto done = workers_[0].process(level(2));
   EXPECT_EQ(done.rows_computed, 4);
-  for (Worker& worker : workers_) worker.cancel({{{BatchId(2), 1}, {BatchId(2), 3}}});
+  for (Worker& worker : workers_) worker.amend({{{BatchId(2), 1}, {BatchId(2), 3}}});
   done = workers_[1].process(std::move(done.onward));
   EXPECT_EQ(done.rows_computed, 2);
   done = workers_[2].process(std::move(done.onward));
@@ -107,9 +107,9 @@ TEST_P(Stages, ACancelMayCatchTheBatchHalfWay) {
   EXPECT_EQ(done.outcome.accepted[0].cell, sluice::Cell(10));
 }
 
-TEST_P(Stages, ACancelThatComesTooLateOrNamesAnotherBatchDoesNothing) {
+TEST_P(Stages, AnAmendmentThatComesTooLateOrNamesAnotherBatchDoesNothing) {
   run(level(2));
-  for (Worker& worker : workers_) worker.cancel({{{BatchId(2), 0}, {BatchId(1), 0}}});
+  for (Worker& worker : workers_) worker.amend({{{BatchId(2), 0}, {BatchId(1), 0}}});
   Batch again = level(3);
   for (Row& row : again.rows) row.position += 1;
   // The same rows again, one position deeper, after the accepted one.
@@ -121,11 +121,11 @@ TEST_P(Stages, ACancelThatComesTooLateOrNamesAnotherBatchDoesNothing) {
 
 TEST_P(Stages, ARowIsNamedByItsIndexEvenIfOthersHaveGone) {
   auto done = workers_[0].process(level(2));
-  workers_[1].cancel({{{BatchId(2), 1}, {BatchId(2), 3}}});
+  workers_[1].amend({{{BatchId(2), 1}, {BatchId(2), 3}}});
   done = workers_[1].process(std::move(done.onward));
   ASSERT_EQ(done.onward.rows.size(), 2u);
   EXPECT_EQ(done.onward.rows[1].index, 2);
-  workers_[2].cancel({{{BatchId(2), 2}}});
+  workers_[2].amend({{{BatchId(2), 2}}});
   done = workers_[2].process(std::move(done.onward));
   EXPECT_EQ(done.rows_computed, 1);
   ASSERT_EQ(done.outcome.accepted.size(), 1u);

@@ -30,7 +30,7 @@ class Spy final : public Executor {
     if (on_submit) on_submit(model, batch);
     executor_->submit(model, std::move(batch));
   }
-  void cancel(ModelId model, Cancel cancel) override { executor_->cancel(model, std::move(cancel)); }
+  void amend(ModelId model, Amendment amendment) override { executor_->amend(model, std::move(amendment)); }
   void wake_at(double time) override { executor_->wake_at(time); }
   double now() const override { return executor_->now(); }
   bool simulated() const override { return executor_->simulated(); }

@@ -23,29 +23,29 @@ std::set<Token> cached(Token drawn, int32_t f) {
   return tokens;
 }
 
-TEST(SaguaroOdds, AreWhatDrawingAndRejectingComesTo) {
+TEST(BendOdds, AreWhatDrawingAndRejectingComesTo) {
   constexpr int kTries = 40000;
   for (const int32_t f : {1, 2, 4, 9}) {
     const Draws any = draw_candidates(kQ, {.c = 0.3, .f = f}, {}, 1, false);  // whatever c was, the odds are the same
-    const auto odds = saguaro_odds(kP, any);
-    ASSERT_EQ(odds.size(), kSaguaroChoices.size());
+    const auto odds = bend_odds(kP, any);
+    ASSERT_EQ(odds.size(), kBends.size());
     for (size_t i = 0; i < odds.size(); ++i) {
       int accepted = 0, hits = 0;
       for (int32_t position = 0; position < kTries; ++position) {
-        const Draws draws = draw_candidates(kQ, {.c = kSaguaroChoices[i], .f = f}, at(position), 1, false);
+        const Draws draws = draw_candidates(kQ, {.c = kBends[i], .f = f}, at(position), 1, false);
         const Token next = draw_by_rejection(kP, draws, {}, position);
         accepted += next == draws.tokens[0];
         hits += next != draws.tokens[0] && cached(draws.tokens[0], f).contains(next);
       }
-      EXPECT_NEAR(odds[i].accepted, accepted / double{kTries}, 0.012) << "f " << f << ", c " << kSaguaroChoices[i];
-      EXPECT_NEAR(odds[i].hit, hits / double(kTries - accepted), 0.02) << "f " << f << ", c " << kSaguaroChoices[i];
+      EXPECT_NEAR(odds[i].accepted, accepted / double{kTries}, 0.012) << "f " << f << ", c " << kBends[i];
+      EXPECT_NEAR(odds[i].hit, hits / double(kTries - accepted), 0.02) << "f " << f << ", c " << kBends[i];
     }
   }
 }
 
-TEST(SaguaroOdds, OfATargetThatAgreesAreCertain) {
+TEST(BendOdds, OfATargetThatAgreesAreCertain) {
   const std::vector<double> same = {0, 0.2, 0.05, 0.5, 0, 0.1, 0, 0.15};
-  const auto odds = saguaro_odds(same, draw_candidates(kQ, {.c = 1.0, .f = 2}, {}, 1, false));
+  const auto odds = bend_odds(same, draw_candidates(kQ, {.c = 1.0, .f = 2}, {}, 1, false));
   EXPECT_NEAR(odds[0].accepted, 1.0, 1e-6);
   EXPECT_NEAR(odds[0].hit, 1.0, 1e-6);
   EXPECT_LT(odds.back().accepted, 0.5);

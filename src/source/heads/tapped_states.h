@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/wire.h"
+#include "wire/report.h"
 
 namespace sluice {
 

@@ -1,0 +1,105 @@
+// What travels from the coordinator to the workers, and from stage to stage. Flat data, no pointers: the same structs
+// cross a queue inside a process and a network.
+//
+// Order is meaning. From the coordinator to stage 0 and from each stage to the next, batches travel in FIFO order, and
+// everything that changes what a cell or a sequence means (opening, prompt rows, commits, truncations) travels inside
+// them. Only an `Amendment` may overtake.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "wire/draws.h"
+#include "wire/sampling.h"
+
+namespace sluice {
+
+// One token to be computed.
+struct Row {
+  enum class Kind : uint8_t {
+    kPrompt,  // it is on the path whatever happens: committed as it passes, never verified
+    kNode,    // a node of the tree: the last worker verifies it if its branch is alive
+  };
+  SequenceId sequence;
+  Token token = kNoToken;
+  int32_t position = 0;  // of the token in its sequence, from 0
+  Cell cell;             // where its keys and values go
+  Cell parent;           // the cell of the token before it; none at position 0
+  Kind kind = Kind::kNode;
+  uint16_t index = 0;  // its number in the batch as submitted; stays when other rows are dropped
+  bool tapped = true;  // of the target: a head may ask for its states
+};
+
+// A sequence begins, with empty path.
+struct Open {
+  SequenceId sequence;
+  SamplingParams sampling;
+};
+// The token in `cell` is the next one of the committed path.
+struct Commit {
+  SequenceId sequence;
+  Cell cell;
+};
+// The committed path is cut to its first `length` tokens; then prompt rows or nodes go on from there, drawn by
+// `sampling`.
+struct Truncate {
+  SequenceId sequence;
+  int32_t length = 0;
+  SamplingParams sampling;
+};
+// The sequence is forgotten.
+struct Close {
+  SequenceId sequence;
+};
+using PathUpdate = std::variant<Open, Commit, Truncate, Close>;
+
+// What a row of a head takes of the target: the states of the token in the target's `cell`.
+struct Feature {
+  uint16_t row = 0;   // Row::index, in the head's batch
+  Cell cell;          // the target's
+  int32_t depth = 0;  // SPD: how many of the target's n stages it has passed
+  bool last = false;  // nobody will ask for these states again
+};
+
+// A token that has entered a head has got further in the target: what the head keeps of it is computed again.
+struct Refresh {
+  SequenceId sequence;
+  Token token = kNoToken;
+  int32_t position = 0;
+  Cell own;  // the head's cell of the token
+  Cell cell;
+  int32_t depth = 0;
+  bool last = false;
+};
+
+// Rows that go through the stages together. Parents come before their children.
+struct Batch {
+  BatchId id;
+  std::vector<PathUpdate> updates;  // in order, applied before the rows
+  std::vector<Row> rows;
+  std::vector<Draws> draws;        // of rows among them
+  std::vector<Feature> features;   // of a head's rows, at most one each
+  std::vector<Refresh> refreshes;  // of a head: before the rows
+  std::vector<float> hidden;       // [rows, d_model], empty on the way into the first stage
+};
+
+// What has changed about batches that are under way. It overtakes them, and is forgotten once they have passed.
+struct Amendment {
+  // Its branch is dead: workers need not compute it. Final.
+  struct DeadRow {
+    BatchId batch;
+    uint16_t row = 0;  // Row::index
+  };
+  std::vector<DeadRow> dead;
+  // Children that were drawn, or entered, after their parents: a batch's draws that come after it. A row whose draws
+  // come too late is verified by the target's own draw, which under rule `reject` keeps the distribution as well.
+  struct LateDraws {
+    BatchId batch;
+    Draws draws;
+  };
+  std::vector<LateDraws> late_draws;
+};
+
+}  // namespace sluice

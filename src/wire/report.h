@@ -1,0 +1,69 @@
+// What workers say: to the heads, and to the coordinator.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "wire/batch.h"
+#include "wire/draws.h"
+
+namespace sluice {
+
+// States that a stage of the target has computed and heads read.
+struct Taps {
+  BatchId batch;
+  StageId stage;
+  std::vector<Row> rows;        // that were computed
+  std::vector<int32_t> layers;  // l: after layer l
+  std::vector<float> states;    // [layers, rows, d_model]
+};
+
+// The taps of a batch have come to all heads.
+struct TapsArrived {
+  BatchId batch;
+  StageId stage;
+};
+
+// What the last worker found out: the node in `cell` is on the path, and the target's own next token after it is
+// `next`.
+struct Accepted {
+  SequenceId sequence;
+  Cell cell;
+  Token next = kNoToken;
+  float logprob = 0.0f;  // natural log of next's probability before sampling parameters (softmax of the raw logits)
+  std::vector<BendOdds> odds;  // by kBends, where Draws asked for it
+};
+
+// What a draft model says of the tokens after a row, likeliest first.
+struct Drafted {
+  uint16_t row = 0;   // Row::index
+  int32_t depth = 0;  // of a head that guesses several tokens at once: after so many first choices below the row
+  std::vector<Candidate> candidates;
+};
+
+// A batch came out of a model's last stage. Of the target: `accepted`, in path order for each sequence; empty when no
+// alive row was in it. Of a draft model: `drafted`, for every row that is no prompt row and was not dropped.
+struct Outcome {
+  BatchId batch;
+  std::vector<Accepted> accepted;
+  std::vector<Drafted> drafted;
+  ModelId model = kTarget;
+};
+
+// A stage has finished a batch and is free again unless more is queued.
+struct StageReport {
+  StageId stage;
+  BatchId batch;
+  double begin = 0, end = 0;   // seconds on the executor's clock
+  uint16_t rows_computed = 0;  // after amendments
+  ModelId model = kTarget;
+};
+
+// A worker is gone, and with it what it held of every sequence.
+struct WorkerFailed {
+  Error error;
+};
+
+}  // namespace sluice

@@ -1,0 +1,38 @@
+// How a sequence's tokens are drawn and its guesses verified.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace sluice {
+
+// How guesses are verified.
+enum class Rule : uint8_t {
+  kMatch,   // the target draws its own token and the tree holds it or not: one seed, one text, whatever the method
+  kReject,  // speculative sampling: guesses drawn from q are accepted with p / q; keeps the distribution, not the bits
+  // Lossy (SpecPipe section 3.4): another text than the target's own.
+  kRelaxed,  // of the children that have entered, the one that the target holds likeliest
+  kTopP,     // of those among the target's likeliest tokens that add up to `accept_p`, the one likeliest by its source
+};
+inline bool is_lossy(Rule rule) { return rule == Rule::kRelaxed || rule == Rule::kTopP; }
+
+// How the next token is drawn from the logits. The order is: repetition penalty, logit bias, temperature, top-k, top-p,
+// min-p.
+struct SamplingParams {
+  float temperature = 0.0f;  // 0: greedy
+  int32_t top_k = 0;         // 0: off
+  float top_p = 1.0f;        // 1: off
+  float min_p = 0.0f;        // 0: off
+  float repeat_penalty = 1.0f;
+  uint64_t seed = 0;
+  uint32_t choice = 0;                              // which of n answers to the same prompt
+  std::vector<std::pair<Token, float>> logit_bias;  // added to the logit
+  Rule rule = Rule::kMatch;
+  float accept_p = 0.9f;  // rule kTopP
+  bool operator==(const SamplingParams&) const = default;
+};
+
+}  // namespace sluice
