@@ -1,11 +1,14 @@
-// Writes the seeds of the fuzzing to the directories that are named: a small model of each family and vocabulary, and a
-// head of each kind.
+// Writes the seeds of the fuzzing to the directories that are named: a small model of each family and vocabulary, a
+// head of each kind, and messages of each kind.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 
 #include "seeds.h"
+#include "support/random_message.h"
 #include "support/tiny_head.h"
+#include "wire/codec.h"
 
 namespace {
 
@@ -27,17 +30,29 @@ void write_heads(const std::filesystem::path& directory) {
     }
 }
 
+void write_messages(const std::filesystem::path& directory) {
+  sluice::test::RandomMessages random(1);
+  for (size_t kind = 0; kind < std::variant_size_v<sluice::Message>; ++kind)
+    for (int i = 0; i < 20; ++i) {
+      const auto bytes = sluice::encode(random.of_kind(kind));
+      std::ofstream file(directory / (std::to_string(kind) + "-" + std::to_string(i)), std::ios::binary);
+      file.exceptions(std::ios::failbit | std::ios::badbit);
+      file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: make_corpus MODELS HEADS\n");
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: make_corpus MODELS HEADS MESSAGES\n");
     return 2;
   }
   try {
-    for (const int i : {1, 2}) std::filesystem::create_directories(argv[i]);
+    for (const int i : {1, 2, 3}) std::filesystem::create_directories(argv[i]);
     write_models(argv[1]);
     write_heads(argv[2]);
+    write_messages(argv[3]);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "make_corpus: %s\n", e.what());
     return 1;

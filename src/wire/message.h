@@ -1,0 +1,14 @@
+// All that travels between processes.
+#pragma once
+
+#include <variant>
+
+#include "wire/batch.h"
+#include "wire/report.h"
+
+namespace sluice {
+
+// The place of a kind in this list is its number on the wire.
+using Message = std::variant<Batch, Amendment, Taps, TapsArrived, Outcome, StageReport, WorkerFailed>;
+
+}  // namespace sluice
