@@ -92,11 +92,11 @@ int main(int argc, char** argv) {
   options.n_cells = prompt + decode;
   options.threads = threads;
   const auto load_start = Clock::now();
-  auto runner = StageRunner::create(*model, options);
+  auto runner = make_stage_runner(*model, options);
   if (!runner) return std::fprintf(stderr, "%s\n", runner.error().message.c_str()), 2;
   const double load_seconds = seconds_since(load_start);
 
-  Stream stream(*model, *runner);
+  Stream stream(*model, **runner);
   std::vector<double> prefill_seconds, decode_seconds;
   for (int32_t i = 0; i < repeat; ++i) {
     stream.restart();

@@ -1,12 +1,22 @@
-// Hashes of 64 bits: they tell contents apart that nobody forged.
+// Hashes: what tells contents apart.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace sluice {
 
+// Two contents of one SHA-256 are the same, bit for bit.
+struct Sha256 {
+  std::array<uint8_t, 32> bytes{};
+  bool operator==(const Sha256&) const = default;
+  std::string hex() const;  // 64 digits, as sha256sum prints them
+};
+
+// Those of 64 bits are for contents that nobody forged.
 inline constexpr uint64_t kHashOfNothing = 0xcbf29ce484222325u;
 
 // FNV-1a, of what `hash` is of and then `bytes`.

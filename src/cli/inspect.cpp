@@ -5,7 +5,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/values.h"
-#include "compute/stage_runner.h"
+#include "compute/cpu_stage_runner.h"
 #include "method/methods.h"
 #include "model/head_file.h"
 #include "model/model_file.h"
@@ -66,7 +66,7 @@ nlohmann::json describe(const ModelFile& model, const Tokenizer& tokenizer, bool
                       {"layer_bytes", model.layer_bytes(0)},
                       {"head_bytes", model.head_bytes()},
                       {"kv_bytes_per_token_f16", 4LL * h.n_layers * h.n_kv_heads * h.head_dim},
-                      {"exactness", kCpuExactness},
+                      {"exactness", name(kCpuExactness)},
                       {"max_stages", h.n_layers},
                       {"methods", method_names()}};
   if (tensors) add_details(model, j);

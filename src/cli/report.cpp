@@ -41,7 +41,7 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Answe
       {"stages", session.cuts().size()},
       {"width", options.request.method_options.width},
       {"compute", name_of(kComputes, options.compute)},
-      {"exactness", is_lossy(rule) ? "lossy" : kCpuExactness},
+      {"exactness", is_lossy(rule) ? "lossy" : name(engine.exactness())},
       {"verify", name_of(kLosslessRules, rule)},
       {"lossy", name_of(kLossyRules, rule)},
       {"simulated_time", options.simulated()},

@@ -92,6 +92,7 @@ class Engine {
   double coordinator_seconds() const { return coordinator_seconds_; }
   int64_t batches() const { return n_batches_; }  // of the target
   double now() const { return executor_->now(); }
+  Exactness exactness() const { return executor_->exactness(); }
 
   // Everything recorded so far; empty unless options.trace.
   Trace trace() const;

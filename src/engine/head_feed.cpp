@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "pipeline/worker.h"
+#include "pipeline/cost_model.h"
 
 namespace sluice {
 

@@ -157,15 +157,6 @@ Result<Sha256> hash_of(const OpenFile& file) {
 
 }  // namespace
 
-std::string Sha256::hex() const {
-  std::string text;
-  for (const uint8_t byte : bytes) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
-
 Sha256 sha256(std::span<const std::byte> bytes) {
   Hasher hasher;
   hasher.add(bytes);

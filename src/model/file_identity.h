@@ -1,21 +1,14 @@
 // What is in a file, said in 32 bytes: two files of one identity hold the same, bit for bit.
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <span>
-#include <string>
 
+#include "base/hash.h"
+#include "base/result.h"
 #include "model/file_map.h"
 
 namespace sluice {
-
-struct Sha256 {
-  std::array<uint8_t, 32> bytes{};
-  bool operator==(const Sha256&) const = default;
-  std::string hex() const;  // 64 digits, as sha256sum prints them
-};
 
 Sha256 sha256(std::span<const std::byte> bytes);
 

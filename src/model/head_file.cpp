@@ -29,6 +29,10 @@ Result<HeadFile> HeadFile::open(const std::string& path, const ModelFile& target
 }
 
 const std::string& HeadFile::path() const { return contents_->head.shards.front()->file.path(); }
+const std::string& HeadFile::target_path() const {
+  SLUICE_CHECK(contents_->target != nullptr, "a head that was opened with its target");
+  return contents_->target->path();
+}
 const HeadParameters& HeadFile::parameters() const { return contents_->head.parameters; }
 const HeadTarget& HeadFile::target() const { return contents_->head.target; }
 
@@ -64,6 +68,17 @@ Result<HeadWeights> HeadFile::map() const {
   if (!weights.output) weights.output = lent.output;
   weights.mappings.push_back(std::move(lent));
   return weights;
+}
+
+Result<Sha256> HeadFile::identity() const {
+  SLUICE_CHECK(contents_->target != nullptr, "a head that was opened with its target");
+  std::vector<Sha256> identities;
+  for (const auto& list : {files(), contents_->target->files()})
+    for (const auto& file : list) {
+      SLUICE_TRY(const Sha256 identity, file_identity(*file));
+      identities.push_back(identity);
+    }
+  return identity_of_all(identities);
 }
 
 }  // namespace sluice

@@ -79,9 +79,12 @@ class HeadFile {
   ~HeadFile();
 
   const std::string& path() const;
+  const std::string& target_path() const;  // REQUIRES: opened with a target
   const HeadParameters& parameters() const;
   const HeadTarget& target() const;
-  Result<HeadWeights> map() const;  // REQUIRES: opened with a target
+  // REQUIRES of both: opened with a target.
+  Result<HeadWeights> map() const;
+  Result<Sha256> identity() const;  // of all that it computes with: its own file, then its target's
 
   // Of the file alone.
   std::string general_type() const;  // e.g. "F16", for people

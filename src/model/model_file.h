@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/layer_range.h"
 #include "base/result.h"
 #include "model/file_identity.h"
 
@@ -68,13 +69,6 @@ struct LayerWeights {
   Tensor gate, up;  // [d_ff, d_model]
   Tensor down;      // [d_model, d_ff]
   Tensor gate_bias, up_bias, down_bias;
-};
-
-// Layers [first, last) of a model, with what the first and the last stage need besides.
-struct LayerRange {
-  int32_t first = 0, last = 0;
-  int32_t count() const { return last - first; }
-  bool operator==(const LayerRange&) const = default;
 };
 
 class ModelFile;

@@ -49,6 +49,12 @@ std::vector<LayerRange> balanced_cuts(const std::vector<double>& layer_cost, dou
   return ranges;
 }
 
+int32_t stage_of_layer(std::span<const LayerRange> cuts, int32_t layer) {
+  const auto at = std::find_if(cuts.begin(), cuts.end(), [layer](const LayerRange& cut) { return layer <= cut.last; });
+  SLUICE_CHECK(at != cuts.end(), "a layer of the model");
+  return static_cast<int32_t>(at - cuts.begin());
+}
+
 Result<std::vector<LayerRange>> explicit_cuts(const std::vector<int32_t>& cuts, int32_t n_layers) {
   std::vector<LayerRange> ranges;
   int32_t first = 0;

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/layer_range.h"
 #include "base/profile.h"
-#include "base/random.h"
-#include "model/model_file.h"
+#include "base/result.h"
 
 namespace sluice {
 
@@ -36,6 +37,9 @@ class CostModel {
 // `embedding` besides, the last `head`. layer_cost: [n_layers], any unit. REQUIRES: 1 <= n_stages <= n_layers.
 std::vector<LayerRange> balanced_cuts(const std::vector<double>& layer_cost, double embedding, double head,
                                       int32_t n_stages);
+
+// The stage that computes a layer's states, l from 1: of the neighbours of a cut the one before it.
+int32_t stage_of_layer(std::span<const LayerRange> cuts, int32_t layer);
 
 // The cuts that a user gave: the first layers of the second, third, … stage, rising. Errors name --cuts.
 Result<std::vector<LayerRange>> explicit_cuts(const std::vector<int32_t>& cuts, int32_t n_layers);

@@ -38,7 +38,8 @@ class Executor {
 
   virtual double now() const = 0;  // seconds on this executor's clock
   virtual bool simulated() const = 0;
-  virtual const char* name() const = 0;  // "threads", "virtual"
+  virtual Exactness exactness() const = 0;  // of the target's stages, the weakest of them
+  virtual const char* name() const = 0;     // "threads", "virtual"
 };
 
 // The stages of one model and what they take. Models are numbered as they are listed, the target first.
@@ -47,6 +48,8 @@ struct Pipeline {
   std::optional<CostModel> cost;
   bool is_head = false;  // what the target taps goes to its first worker, and then TapsArrived to the coordinator
 };
+
+Exactness exactness_of(const Pipeline& target);
 
 // One thread a stage, queues between them, the real clock. A model with a cost is paced: each stage takes at least the
 // time that the cost model gives and each link at least its own.

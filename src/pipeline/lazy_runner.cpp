@@ -5,14 +5,14 @@
 
 namespace sluice {
 
-LazyRunner::LazyRunner(StageRunner runner, PathKey model, int32_t d_model)
+LazyRunner::LazyRunner(std::unique_ptr<StageRunner> runner, PathKey model, int32_t d_model)
     : runner_(std::move(runner)),
       model_(model),
       d_model_(static_cast<size_t>(d_model)),
-      cells_(static_cast<size_t>(runner_.options().n_cells)) {}
+      cells_(static_cast<size_t>(runner_->options().n_cells)) {}
 
 void LazyRunner::enter(std::span<const PathUpdate> updates, std::span<const Row> rows) {
-  runner_.enter(updates, rows);
+  runner_->enter(updates, rows);
   for (const Row& row : rows) {
     const PathKey above = row.parent.valid() ? at(row.parent).key : model_;
     at(row.cell) = {row, above.with(static_cast<uint64_t>(row.token)), false};
@@ -36,19 +36,19 @@ void LazyRunner::logits(std::span<const Row> rows, std::span<float> logits) {
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return needed[a].position < needed[b].position; });
   std::vector<float> wanted(rows.size() * d_model_);
-  const size_t chunk = static_cast<size_t>(runner_.options().max_rows);
+  const size_t chunk = static_cast<size_t>(runner_->options().max_rows);
   for (size_t begin = 0; begin < order.size(); begin += chunk) {
     const auto part = std::span(order).subspan(begin, std::min(chunk, order.size() - begin));
     std::vector<Row> batch;
     for (const size_t i : part) batch.push_back(needed[i]);
     hidden_.resize(batch.size() * d_model_);
-    runner_.run(batch, hidden_);
+    runner_->run(batch, hidden_);
     for (size_t i = 0; i < part.size(); ++i)
       if (part[i] < rows.size())
         std::copy_n(hidden_.begin() + static_cast<ptrdiff_t>(i * d_model_), d_model_,
                     wanted.begin() + static_cast<ptrdiff_t>(part[i] * d_model_));
   }
-  runner_.logits(wanted, logits);
+  runner_->logits(wanted, logits);
 }
 
 }  // namespace sluice

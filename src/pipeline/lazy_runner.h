@@ -1,6 +1,7 @@
 // A whole model of which only those rows are computed whose logits somebody asks for.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace sluice {
 class LazyRunner {
  public:
   // `model`: what tells this model's paths from those of others.
-  LazyRunner(StageRunner runner, PathKey model, int32_t d_model);
+  LazyRunner(std::unique_ptr<StageRunner> runner, PathKey model, int32_t d_model);
 
   void enter(std::span<const PathUpdate> updates, std::span<const Row> rows);
 
@@ -23,6 +24,9 @@ class LazyRunner {
 
   // logits: [rows, n_vocab]. REQUIRES: the rows have been entered, and nothing on their paths was given out again.
   void logits(std::span<const Row> rows, std::span<float> logits);
+
+  Spread spread() { return runner_->spread(); }
+  Exactness exactness() const { return runner_->exactness(); }
 
  private:
   struct Entry {
@@ -33,7 +37,7 @@ class LazyRunner {
   Entry& at(Cell cell) { return cells_[static_cast<size_t>(cell.value)]; }
   const Entry& at(Cell cell) const { return cells_[static_cast<size_t>(cell.value)]; }
 
-  StageRunner runner_;
+  std::unique_ptr<StageRunner> runner_;
   PathKey model_;
   size_t d_model_;
   std::vector<Entry> cells_;

@@ -82,7 +82,8 @@ class DelayedQueue {
 
 class ThreadsExecutor final : public Executor {
  public:
-  explicit ThreadsExecutor(std::vector<Pipeline> pipelines) : start_(Clock::now()), models_(pipelines.size()) {
+  explicit ThreadsExecutor(std::vector<Pipeline> pipelines)
+      : start_(Clock::now()), exactness_(exactness_of(pipelines.front())), models_(pipelines.size()) {
     for (size_t m = 0; m < pipelines.size(); ++m) {
       models_[m].id = ModelId(static_cast<int32_t>(m));
       models_[m].pacing = std::move(pipelines[m].cost);
@@ -126,6 +127,7 @@ class ThreadsExecutor final : public Executor {
 
   double now() const override { return since_start(Clock::now()); }
   bool simulated() const override { return false; }
+  Exactness exactness() const override { return exactness_; }
   const char* name() const override { return "threads"; }
 
  private:
@@ -232,6 +234,7 @@ class ThreadsExecutor final : public Executor {
   }
 
   Clock::time_point start_;
+  Exactness exactness_;
   std::vector<Model> models_;
   DelayedQueue<Event> events_;
 };

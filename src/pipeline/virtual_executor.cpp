@@ -18,7 +18,8 @@ enum class Order : uint8_t { kEnd, kArrive, kStart };
 
 class VirtualExecutor final : public Executor {
  public:
-  VirtualExecutor(std::vector<Pipeline> pipelines, Jitter jitter) : jitter_(jitter) {
+  VirtualExecutor(std::vector<Pipeline> pipelines, Jitter jitter)
+      : jitter_(jitter), exactness_(exactness_of(pipelines.front())) {
     for (auto& pipeline : pipelines) {
       SLUICE_CHECK(pipeline.cost.has_value(), "a simulated model has a cost");
       Model& model = models_.emplace_back(Model{.id = ModelId(static_cast<int32_t>(models_.size())),
@@ -67,6 +68,7 @@ class VirtualExecutor final : public Executor {
 
   double now() const override { return now_; }
   bool simulated() const override { return true; }
+  Exactness exactness() const override { return exactness_; }
   const char* name() const override { return "virtual"; }
 
  private:
@@ -182,6 +184,7 @@ class VirtualExecutor final : public Executor {
   }
 
   Jitter jitter_;
+  Exactness exactness_;
   std::deque<Model> models_;
   std::set<Item> agenda_;
   std::deque<Event> events_;

@@ -32,12 +32,12 @@ Result<Profile> measure_profile(const ModelFile& model, KvType kv, int32_t threa
   constexpr int32_t kPrefix = 256;  // tokens that the timed rows attend to
   const HyperParameters& h = model.hparams();
   const size_t d = static_cast<size_t>(h.d_model), v = static_cast<size_t>(h.n_vocab);
-  SLUICE_TRY(StageRunner runner, StageRunner::create(model, {.range = {0, h.n_layers},
-                                                             .kv = kv,
-                                                             .n_cells = kPrefix + 256,
-                                                             .max_rows = 256,
-                                                             .threads = threads,
-                                                             .taps = {}}));
+  SLUICE_TRY(const auto runner, make_stage_runner(model, {.range = {0, h.n_layers},
+                                                          .kv = kv,
+                                                          .n_cells = kPrefix + 256,
+                                                          .max_rows = 256,
+                                                          .threads = threads,
+                                                          .taps = {}}));
   Profile profile;
   profile.name = "local";
   profile.description = h.name + " on this machine, " + std::to_string(threads) + " threads a stage";
@@ -58,21 +58,21 @@ Result<Profile> measure_profile(const ModelFile& model, KvType kv, int32_t threa
   std::vector<float> hidden(256 * d), logits;
   const auto prefix = rows_from(0, kPrefix);
   const PathUpdate open = Open{sequence, {}};
-  runner.enter({&open, 1}, prefix);
-  runner.run(prefix, std::span(hidden).first(kPrefix * d));
+  runner->enter({&open, 1}, prefix);
+  runner->run(prefix, std::span(hidden).first(kPrefix * d));
   double done = 0;
   for (const int32_t width : kWidths) {
     const auto rows = rows_from(kPrefix, width);
     const PathUpdate back = Truncate{sequence, kPrefix, {}};
-    runner.enter({&back, 1}, rows);
+    runner->enter({&back, 1}, rows);
     const int32_t runs = std::max(3, 48 / width);
     const auto states = std::span(hidden).first(static_cast<size_t>(width) * d);
-    const double pass = median_seconds(runs, [&] { runner.run(rows, states); });
+    const double pass = median_seconds(runs, [&] { runner->run(rows, states); });
     profile.layer.points.push_back({static_cast<double>(width), pass / h.n_layers});
     if (width <= 16) {  // of one level at most one row of a request needs the head
       logits.resize(static_cast<size_t>(width) * v);
       profile.head.points.push_back(
-          {static_cast<double>(width), median_seconds(runs, [&] { runner.logits(states, logits); })});
+          {static_cast<double>(width), median_seconds(runs, [&] { runner->logits(states, logits); })});
     }
     if (!progress(++done / std::size(kWidths))) break;
   }

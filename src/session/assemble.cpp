@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "pipeline/recipe.h"
+
 namespace sluice {
 
 namespace {

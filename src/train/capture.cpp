@@ -22,14 +22,14 @@ Result<Capture> Capture::create(const ModelFile& model, CaptureOptions options) 
   std::sort(options.taps.begin(), options.taps.end());
   options.taps.erase(std::unique(options.taps.begin(), options.taps.end()), options.taps.end());
   options.max_tokens = std::min(options.max_tokens, model.hparams().context_length);
-  SLUICE_TRY(auto runner, StageRunner::create(model, {.range = {0, model.hparams().n_layers},
-                                                      .with_embedding = true,
-                                                      .with_head = false,
-                                                      .kv = options.kv,
-                                                      .n_cells = options.max_tokens,
-                                                      .max_rows = kChunk,
-                                                      .threads = options.threads,
-                                                      .taps = options.taps}));
+  SLUICE_TRY(auto runner, make_stage_runner(model, {.range = {0, model.hparams().n_layers},
+                                                    .with_embedding = true,
+                                                    .with_head = false,
+                                                    .kv = options.kv,
+                                                    .n_cells = options.max_tokens,
+                                                    .max_rows = kChunk,
+                                                    .threads = options.threads,
+                                                    .taps = options.taps}));
   return Capture(std::move(runner), std::move(options), model.hparams().d_model);
 }
 
@@ -66,11 +66,11 @@ Captured Capture::run(const Example& example) {
                       .kind = Row::Kind::kPrompt,
                       .index = static_cast<uint16_t>(rows.size())});
     hidden_.resize(rows.size() * d);
-    runner_.enter(updates, rows);
-    runner_.run(rows, hidden_);
+    runner_->enter(updates, rows);
+    runner_->run(rows, hidden_);
     updates.clear();
     for (size_t i = 0; i < options_.taps.size(); ++i) {
-      const auto tap = runner_.tap(i);
+      const auto tap = runner_->tap(i);
       captured.states[i].insert(captured.states[i].end(), tap.begin(), tap.end());
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -36,13 +37,13 @@ class Capture {
   Captured run(const Example& example);
 
  private:
-  Capture(StageRunner runner, CaptureOptions options, int32_t d_model)
+  Capture(std::unique_ptr<StageRunner> runner, CaptureOptions options, int32_t d_model)
       : runner_(std::move(runner)), options_(std::move(options)), d_model_(d_model) {}
 
   int32_t shared(const Example& example, int32_t n) const;  // tokens that it begins with like the one before
   void remember(const Captured& captured, int32_t n);
 
-  StageRunner runner_;
+  std::unique_ptr<StageRunner> runner_;
   CaptureOptions options_;
   int32_t d_model_;
   std::vector<float> hidden_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,7 +68,7 @@ class Pipeline {
       stage.n_cells = options.n_cells;
       stage.max_rows = options.max_rows;
       stage.threads = options.threads;
-      auto runner = StageRunner::create(model, stage);
+      auto runner = make_stage_runner(model, stage);
       if (!runner) throw std::runtime_error(runner.error().message);
       stages_.push_back(std::move(*runner));
     }
@@ -80,13 +81,13 @@ class Pipeline {
                                       std::vector<Row> alive = {}) {
     if (alive.empty()) alive = rows;
     std::vector<float> hidden(alive.size() * static_cast<size_t>(model_.hparams().d_model));
-    for (StageRunner& stage : stages_) {
-      stage.enter(updates, rows);
-      stage.run(alive, hidden);
+    for (const auto& stage : stages_) {
+      stage->enter(updates, rows);
+      stage->run(alive, hidden);
     }
     const auto vocab = static_cast<size_t>(model_.hparams().n_vocab);
     std::vector<float> logits(alive.size() * vocab);
-    stages_.back().logits(hidden, logits);
+    stages_.back()->logits(hidden, logits);
     std::vector<std::vector<float>> out;
     for (size_t i = 0; i < alive.size(); ++i) {
       out.emplace_back(logits.begin() + static_cast<int64_t>(i * vocab),
@@ -97,7 +98,7 @@ class Pipeline {
 
  private:
   const ModelFile& model_;
-  std::vector<StageRunner> stages_;
+  std::vector<std::unique_ptr<StageRunner>> stages_;
 };
 
 inline Row make_row(int32_t sequence, Token token, int32_t position, int32_t cell, int32_t parent,

@@ -259,12 +259,12 @@ TEST(StageRunner, TapsAreTheHiddenStatesBetweenLayers) {
   const auto run = [&](LayerRange range, bool embed, std::vector<int32_t> taps, std::vector<float>& hidden) {
     StageOptions options{.range = range, .with_embedding = embed, .with_head = false, .kv = KvType::kF32, .n_cells = 4};
     options.taps = std::move(taps);
-    StageRunner runner = *StageRunner::create(model, options);
+    const auto runner = std::move(*make_stage_runner(model, options));
     const PathUpdate open = Open{SequenceId(0), {}};
-    runner.enter({&open, 1}, rows);
-    runner.run(rows, hidden);
+    runner->enter({&open, 1}, rows);
+    runner->run(rows, hidden);
     std::vector<std::vector<float>> out;
-    for (size_t i = 0; i < options.taps.size(); ++i) out.emplace_back(runner.tap(i).begin(), runner.tap(i).end());
+    for (size_t i = 0; i < options.taps.size(); ++i) out.emplace_back(runner->tap(i).begin(), runner->tap(i).end());
     return out;
   };
   std::vector<float> hidden(2 * d);
@@ -288,10 +288,10 @@ TEST(StageRunner, ReadsOnlyTheFirstRowsOfTheOutputWhereThatIsAsked) {
   std::vector<float> hidden(3 * d);
   for (float& x : hidden) x = static_cast<float>(dice.uniform()) - 0.5f;
   const auto logits = [&](int32_t asked, int32_t expected) {
-    StageRunner runner = *StageRunner::create(
-        model, {.range = {0, 1}, .with_head = true, .n_logits = asked, .n_cells = 4, .max_rows = 4, .threads = 2});
+    const auto runner = std::move(*make_stage_runner(
+        model, {.range = {0, 1}, .with_head = true, .n_logits = asked, .n_cells = 4, .max_rows = 4, .threads = 2}));
     std::vector<float> out(3 * static_cast<size_t>(expected));
-    runner.logits(hidden, out);
+    runner->logits(hidden, out);
     return out;
   };
   const std::vector<float> all = logits(0, n_all);
@@ -305,16 +305,16 @@ TEST(StageRunner, ReadsOnlyTheFirstRowsOfTheOutputWhereThatIsAsked) {
       }
     }
   }
-  EXPECT_FALSE(StageRunner::create(model, {.range = {0, 1}, .n_logits = -1, .n_cells = 4}));
+  EXPECT_FALSE(make_stage_runner(model, {.range = {0, 1}, .n_logits = -1, .n_cells = 4}));
 }
 
 TEST(StageRunner, RefusesOptionsThatDoNotFitTheModel) {
   const ModelFile model = open_model(write_tiny_model({}, temp_path("options.gguf")));
-  EXPECT_FALSE(StageRunner::create(model, {.range = {0, 5}, .n_cells = 4}));
-  EXPECT_FALSE(StageRunner::create(model, {.range = {3, 2}, .n_cells = 4}));
-  EXPECT_FALSE(StageRunner::create(model, {.range = {0, 4}}));
-  EXPECT_FALSE(StageRunner::create(model, {.range = {0, 2}, .n_cells = 4, .taps = {3}}));
-  EXPECT_FALSE(StageRunner::create(model, {.range = {0, 2}, .n_cells = 4, .threads = 0}));
+  EXPECT_FALSE(make_stage_runner(model, {.range = {0, 5}, .n_cells = 4}));
+  EXPECT_FALSE(make_stage_runner(model, {.range = {3, 2}, .n_cells = 4}));
+  EXPECT_FALSE(make_stage_runner(model, {.range = {0, 4}}));
+  EXPECT_FALSE(make_stage_runner(model, {.range = {0, 2}, .n_cells = 4, .taps = {3}}));
+  EXPECT_FALSE(make_stage_runner(model, {.range = {0, 2}, .n_cells = 4, .threads = 0}));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "pipeline/recipe.h"
 #include "support/harness.h"
 #include "support/tiny_head.h"
 

@@ -62,9 +62,9 @@ SamplingParams sampling(bool with_head, int32_t top_k = 4) {
 
 // The exact distribution of the three tokens after the prompt, by enumeration.
 std::map<Text, double> enumerate(const Opened& opened, const SamplingParams& sampling, size_t n_tokens) {
-  StageRunner runner =
-      StageRunner::create(opened.model,
-                          {.range = {0, opened.model.hparams().n_layers}, .n_cells = 64, .max_rows = 1, .taps = {}})
+  const auto runner =
+      make_stage_runner(opened.model,
+                        {.range = {0, opened.model.hparams().n_layers}, .n_cells = 64, .max_rows = 1, .taps = {}})
           .value();
   std::vector<float> hidden(static_cast<size_t>(opened.model.hparams().d_model));
   std::vector<float> logits(static_cast<size_t>(opened.model.hparams().n_vocab));
@@ -87,11 +87,11 @@ std::map<Text, double> enumerate(const Opened& opened, const SamplingParams& sam
                     .cell = Cell(static_cast<int32_t>(i)),
                     .parent = Cell(static_cast<int32_t>(i) - 1),
                     .kind = Row::Kind::kPrompt};
-      runner.enter(updates, {&row, 1});
+      runner->enter(updates, {&row, 1});
       updates.clear();
-      runner.run({&row, 1}, hidden);
+      runner->run({&row, 1}, hidden);
     }
-    runner.logits(hidden, logits);
+    runner->logits(hidden, logits);
     for (const auto& [token, p] : sampler.distribution(sampling, logits, tokens).entries) {
       auto longer = tokens;
       longer.push_back(token);

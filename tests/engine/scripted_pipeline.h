@@ -129,6 +129,7 @@ class ScriptedPipeline final : public Executor {
   }
   double now() const override { return now_; }
   bool simulated() const override { return true; }
+  Exactness exactness() const override { return Exactness::kBitwise; }
   const char* name() const override { return "scripted"; }
 
  private:

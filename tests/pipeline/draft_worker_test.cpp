@@ -1,7 +1,7 @@
 // A draft model's worker: guesses for every node that it is given.
 #include <gtest/gtest.h>
 
-#include "pipeline/worker.h"
+#include "pipeline/recipe.h"
 #include "support/harness.h"
 
 namespace sluice {

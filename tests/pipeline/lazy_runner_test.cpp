@@ -16,30 +16,30 @@ using namespace test;
 constexpr SequenceId kText(0);
 constexpr int32_t kCells = 40, kMaxRows = 4;
 
-StageRunner whole_model() {
+std::unique_ptr<StageRunner> whole_model() {
   const auto& model = six_layers().model;
-  auto runner = StageRunner::create(model, {.range = {0, model.hparams().n_layers},
-                                            .with_embedding = true,
-                                            .with_head = true,
-                                            .kv = KvType::kF16,
-                                            .n_cells = kCells,
-                                            .max_rows = 64,
-                                            .threads = 1,
-                                            .taps = {}});
+  auto runner = make_stage_runner(model, {.range = {0, model.hparams().n_layers},
+                                          .with_embedding = true,
+                                          .with_head = true,
+                                          .kv = KvType::kF16,
+                                          .n_cells = kCells,
+                                          .max_rows = 64,
+                                          .threads = 1,
+                                          .taps = {}});
   EXPECT_TRUE(runner);
   return std::move(*runner);
 }
 
 LazyRunner lazy_model() {
   const auto& model = six_layers().model;
-  auto runner = StageRunner::create(model, {.range = {0, model.hparams().n_layers},
-                                            .with_embedding = true,
-                                            .with_head = true,
-                                            .kv = KvType::kF16,
-                                            .n_cells = kCells,
-                                            .max_rows = kMaxRows,  // so that long paths take several passes
-                                            .threads = 1,
-                                            .taps = {}});
+  auto runner = make_stage_runner(model, {.range = {0, model.hparams().n_layers},
+                                          .with_embedding = true,
+                                          .with_head = true,
+                                          .kv = KvType::kF16,
+                                          .n_cells = kCells,
+                                          .max_rows = kMaxRows,  // so that long paths take several passes
+                                          .threads = 1,
+                                          .taps = {}});
   EXPECT_TRUE(runner);
   return LazyRunner(std::move(*runner), PathKey{}.with(uint64_t{1}), model.hparams().d_model);
 }
@@ -87,15 +87,15 @@ class Life {
   }
 
   void enter(const std::vector<Row>& rows) {
-    full_.enter(updates_, rows);
+    full_->enter(updates_, rows);
     lazy_.enter(updates_, rows);
     updates_.clear();
     const auto& h = six_layers().model.hparams();
     std::vector<float> hidden(rows.size() * static_cast<size_t>(h.d_model)),
         logits(rows.size() * static_cast<size_t>(h.n_vocab));
     if (rows.empty()) return;
-    full_.run(rows, hidden);
-    full_.logits(hidden, logits);
+    full_->run(rows, hidden);
+    full_->logits(hidden, logits);
     const size_t v = static_cast<size_t>(h.n_vocab);
     for (size_t i = 0; i < rows.size(); ++i)
       alive_[alive_.size() - rows.size() + i].logits.assign(logits.begin() + static_cast<ptrdiff_t>(i * v),
@@ -147,7 +147,7 @@ class Life {
 
   Dice dice_;
   CellPool cells_;
-  StageRunner full_;
+  std::unique_ptr<StageRunner> full_;
   LazyRunner lazy_;
   std::vector<PathUpdate> updates_;
   std::vector<Node> alive_;  // parents before children; the first one is the root

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "pipeline/recipe.h"
 #include "support/harness.h"
 #include "support/tiny_head.h"
 

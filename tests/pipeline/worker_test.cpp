@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "pipeline/recipe.h"
 #include "support/harness.h"
 
 namespace sluice {

@@ -142,14 +142,14 @@ std::vector<Token> answer(const Engine& engine, RequestId id) {
 }
 
 std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec, KvType kv, int32_t context) {
-  StageRunner runner = value_of(StageRunner::create(opened.model, {.range = {0, opened.model.hparams().n_layers},
-                                                                   .with_embedding = true,
-                                                                   .with_head = true,
-                                                                   .kv = kv,
-                                                                   .n_cells = context,
-                                                                   .max_rows = 1,
-                                                                   .threads = 1,
-                                                                   .taps = {}}));
+  const auto runner = value_of(make_stage_runner(opened.model, {.range = {0, opened.model.hparams().n_layers},
+                                                                .with_embedding = true,
+                                                                .with_head = true,
+                                                                .kv = kv,
+                                                                .n_cells = context,
+                                                                .max_rows = 1,
+                                                                .threads = 1,
+                                                                .taps = {}}));
   std::vector<float> hidden(static_cast<size_t>(opened.model.hparams().d_model));
   std::vector<float> logits(static_cast<size_t>(opened.model.hparams().n_vocab));
   std::vector<PathUpdate> updates = {Open{SequenceId(0), spec.sampling}};
@@ -162,11 +162,11 @@ std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec,
                   .cell = Cell(position),
                   .parent = Cell(position - 1),
                   .kind = Row::Kind::kPrompt};
-    runner.enter(updates, {&row, 1});
+    runner->enter(updates, {&row, 1});
     updates.clear();
-    runner.run({&row, 1}, hidden);
+    runner->run({&row, 1}, hidden);
     if (static_cast<size_t>(position) + 1 < tokens.size()) continue;
-    runner.logits(hidden, logits);
+    runner->logits(hidden, logits);
     const Token next = sampler.draw(spec.sampling, logits, tokens, position + 1).token;
     tokens.push_back(next);
     out.push_back(next);

@@ -34,6 +34,7 @@ class Spy final : public Executor {
   void wake_at(double time) override { executor_->wake_at(time); }
   double now() const override { return executor_->now(); }
   bool simulated() const override { return executor_->simulated(); }
+  Exactness exactness() const override { return executor_->exactness(); }
   const char* name() const override { return executor_->name(); }
 
  private:

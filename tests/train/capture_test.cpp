@@ -25,7 +25,7 @@ TEST(Capture, GivesTheStatesThatDecodingComputes) {
   const Captured captured = capture->run(example);
   EXPECT_EQ(captured.layers, (std::vector<int32_t>{0, 3, 6}));
   // Its last states name the tokens that were said.
-  auto runner = StageRunner::create(opened.model, {.range = {0, h.n_layers}, .n_cells = 4});
+  const auto runner = std::move(*make_stage_runner(opened.model, {.range = {0, h.n_layers}, .n_cells = 4}));
   std::vector<float> logits(static_cast<size_t>(h.n_vocab));
   const auto last = captured.layer(6);
   for (size_t t = 2; t + 1 < example.tokens.size(); ++t) {

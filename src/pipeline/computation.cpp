@@ -1,0 +1,120 @@
+#include "pipeline/computation.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice {
+
+void Computation::receive(const Taps&) { SLUICE_CHECK(false, "only heads take what is tapped"); }
+
+namespace {
+
+class Layers final : public Computation {
+ public:
+  Layers(std::unique_ptr<StageRunner> runner, StageId stage, int32_t d_model)
+      : runner_(std::move(runner)), stage_(stage), d_(static_cast<size_t>(d_model)) {}
+
+  void enter(const Batch& batch) override { runner_->enter(batch.updates, batch.rows); }
+
+  void run(Batch& batch) override {
+    const size_t n = batch.rows.size() * d_;
+    SLUICE_CHECK(runner_->options().with_embedding || batch.hidden.size() == n, "a batch brings its rows' states");
+    batch.hidden.resize(n);
+    if (n > 0) runner_->run(batch.rows, batch.hidden);
+  }
+
+  std::optional<Taps> taps(const Batch& batch) const override {
+    if (runner_->options().taps.empty()) return std::nullopt;
+    Taps taps{.batch = batch.id, .stage = stage_, .rows = {}, .layers = runner_->options().taps, .states = {}};
+    for (const Row& row : batch.rows)
+      if (row.tapped) taps.rows.push_back(row);
+    if (taps.rows.empty()) return taps;
+    for (size_t i = 0; i < taps.layers.size(); ++i) {
+      const auto states = runner_->tap(i);
+      for (size_t r = 0; r < batch.rows.size(); ++r) {
+        const auto state = states.subspan(r * d_, d_);
+        if (batch.rows[r].tapped) taps.states.insert(taps.states.end(), state.begin(), state.end());
+      }
+    }
+    return taps;
+  }
+
+  void logits(const Batch& batch, std::span<const size_t> rows, std::span<float> logits) override {
+    hidden_.clear();
+    for (const size_t i : rows) {
+      const auto state = std::span(batch.hidden).subspan(i * d_, d_);
+      hidden_.insert(hidden_.end(), state.begin(), state.end());
+    }
+    runner_->logits(hidden_, logits);
+  }
+
+  Spread spread() override { return runner_->spread(); }
+  Exactness exactness() const override { return runner_->exactness(); }
+
+ private:
+  std::unique_ptr<StageRunner> runner_;
+  StageId stage_;
+  size_t d_;
+  std::vector<float> hidden_;  // of the rows whose logits were asked for last
+};
+
+class LazyModel final : public Computation {
+ public:
+  explicit LazyModel(LazyRunner runner) : runner_(std::move(runner)) {}
+
+  void enter(const Batch& batch) override { runner_.enter(batch.updates, batch.rows); }
+  void run(Batch&) override {}
+  void logits(const Batch& batch, std::span<const size_t> rows, std::span<float> logits) override {
+    std::vector<Row> asked;
+    for (const size_t i : rows) asked.push_back(batch.rows[i]);
+    runner_.logits(asked, logits);
+  }
+  std::optional<PathKey> key(const Row& row) const override { return runner_.key(row); }
+  Spread spread() override { return runner_.spread(); }
+  Exactness exactness() const override { return runner_.exactness(); }
+
+ private:
+  LazyRunner runner_;
+};
+
+class NoLayers final : public Computation {
+ public:
+  void enter(const Batch&) override {}
+  void run(Batch&) override {}
+  void logits(const Batch&, std::span<const size_t>, std::span<float>) override {
+    SLUICE_CHECK(false, "logits of a stage that computes nothing");
+  }
+  Exactness exactness() const override { return Exactness::kBitwise; }
+};
+
+class HeadOfTarget final : public Computation {
+ public:
+  explicit HeadOfTarget(std::unique_ptr<HeadModule> head) : head_(std::move(head)) {}
+
+  void enter(const Batch& batch) override { head_->enter(batch.updates, batch.rows); }
+  void run(Batch& batch) override { head_->run(batch, hidden_); }
+  // A head's rows are asked for all together or not at all.
+  void logits(const Batch&, std::span<const size_t>, std::span<float> logits) override {
+    head_->logits(hidden_, logits);
+  }
+  int32_t guesses() const override { return static_cast<int32_t>(head_->guesses()); }
+  void receive(const Taps& taps) override { head_->receive(taps); }
+  Exactness exactness() const override { return Exactness::kBitwise; }
+
+ private:
+  std::unique_ptr<HeadModule> head_;
+  std::vector<float> hidden_;  // [node rows, guesses, d_model]
+};
+
+}  // namespace
+
+std::unique_ptr<Computation> layers_of(std::unique_ptr<StageRunner> runner, StageId stage, int32_t d_model) {
+  return std::make_unique<Layers>(std::move(runner), stage, d_model);
+}
+std::unique_ptr<Computation> lazy_model(LazyRunner runner) { return std::make_unique<LazyModel>(std::move(runner)); }
+std::unique_ptr<Computation> no_layers() { return std::make_unique<NoLayers>(); }
+std::unique_ptr<Computation> head_of(std::unique_ptr<HeadModule> head) {
+  return std::make_unique<HeadOfTarget>(std::move(head));
+}
+
+}  // namespace sluice

@@ -1,0 +1,174 @@
+#include "pipeline/recipe.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "pipeline/cost_model.h"
+#include "pipeline/guesser.h"
+#include "pipeline/judge.h"
+
+namespace sluice {
+
+namespace {
+
+// Tells the paths of one model from those of others: by all that is in its files, and the type of its KV cache.
+Result<PathKey> paths_of(const ModelFile& model, KvType kv) {
+  SLUICE_TRY(const Sha256 files, model.identity());
+  PathKey key = PathKey{}.with(static_cast<uint64_t>(kv));
+  for (size_t i = 0; i < files.bytes.size(); i += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, &files.bytes[i], sizeof word);
+    key = key.with(word);
+  }
+  return key;
+}
+
+int32_t n_logits(const StageRecipe& recipe, const ModelFile& model) {
+  const int32_t wanted = recipe.options.n_logits;
+  return wanted > 0 ? std::min(wanted, model.n_logits()) : model.n_logits();
+}
+
+std::unique_ptr<Ending> ending_of(const StageRecipe& recipe, const ModelFile& model, std::shared_ptr<Memo> memo) {
+  if (!recipe.last) return nullptr;
+  if (recipe.candidates == 0) return std::make_unique<Judge>(n_logits(recipe, model), std::move(memo));
+  return std::make_unique<Guesser>(Guesser::Options{.n_logits = n_logits(recipe, model),
+                                                    .candidates = recipe.candidates,
+                                                    .guessable = recipe.guessable,
+                                                    .vocabulary = model.head_tokens()},
+                                   std::move(memo));
+}
+
+// What the runner does not check.
+Status check(const StageRecipe& recipe) {
+  const bool ends_well = !recipe.last || (recipe.options.with_head && recipe.kind != StageRecipe::Kind::kNothing);
+  if (ends_well && recipe.stage.valid() && recipe.candidates >= 0 && recipe.guessable >= 0) return {};
+  return input_error(recipe.files.path + ": a stage that ends a model needs its output head, numbers of tokens are " +
+                     "not negative");
+}
+
+// Whether what was opened is what was meant.
+template <class File>
+Status check_identity(const StageRecipe& recipe, const File& file) {
+  if (recipe.files.identity == Sha256()) return {};
+  SLUICE_TRY(const Sha256 found, file.identity());
+  if (found == recipe.files.identity) return {};
+  return input_error(recipe.files.path + ": another file than the pipeline's, which has the SHA-256 " +
+                     recipe.files.identity.hex() + ": copy that one here");
+}
+
+}  // namespace
+
+std::vector<StageRecipe> recipes_for(const ModelFile& model, const PipelineOptions& options) {
+  const bool lazy = options.memo != nullptr, borrows = model.vocabulary_path() != model.path();
+  SLUICE_CHECK(!lazy || options.taps.empty(), "what is tapped is computed");
+  const bool limited = options.guessable > 0 && model.head_tokens().empty();
+  const StageRecipe common{.files = {.path = model.path(), .target = borrows ? model.vocabulary_path() : ""},
+                           .options = {.n_logits = limited ? options.guessable : 0,
+                                       .kv = options.kv,
+                                       .n_cells = options.n_cells,
+                                       .max_rows = options.max_rows,
+                                       .threads = options.threads,
+                                       .foreign_tokens = options.candidates > 0},
+                           .candidates = options.candidates,
+                           .guessable = options.guessable};
+  std::vector<StageRecipe> recipes(options.cuts.size(), common);
+  for (size_t s = 0; s < recipes.size(); ++s) {
+    StageRecipe& recipe = recipes[s];
+    recipe.stage = StageId(static_cast<int32_t>(s));
+    recipe.last = s + 1 == recipes.size();
+    if (lazy) recipe.kind = recipe.last ? StageRecipe::Kind::kLazy : StageRecipe::Kind::kNothing;
+    recipe.options.range = lazy ? LayerRange{0, model.hparams().n_layers} : options.cuts[s];
+    recipe.options.with_embedding = recipe.options.range.first == 0;
+    recipe.options.with_head = recipe.last;
+    for (const int32_t layer : options.taps)
+      if (layer > 0 && stage_of_layer(options.cuts, layer) == recipe.stage.value) recipe.options.taps.push_back(layer);
+  }
+  return recipes;
+}
+
+StageRecipe recipe_for(const HeadFile& head, const PipelineOptions& options, int32_t guesses) {
+  return {.stage = StageId(0),
+          .kind = StageRecipe::Kind::kHead,
+          .files = {.path = head.path(), .target = head.target_path()},
+          .options = {.n_cells = options.n_cells, .threads = options.threads},
+          .candidates = options.candidates,
+          .guessable = options.guessable,
+          .guesses = guesses};
+}
+
+Result<Worker> make_worker(const StageRecipe& recipe, const ModelFile& model, std::shared_ptr<Memo> memo) {
+  using Kind = StageRecipe::Kind;
+  SLUICE_TRY_STATUS(check(recipe));
+  const int32_t d_model = model.hparams().d_model;
+  std::unique_ptr<Computation> computation;
+  switch (recipe.kind) {
+    case Kind::kNothing:
+      computation = no_layers();
+      break;
+    case Kind::kLayers: {
+      SLUICE_TRY(auto runner, make_stage_runner(model, recipe.options));
+      computation = layers_of(std::move(runner), recipe.stage, d_model);
+      break;
+    }
+    case Kind::kLazy: {
+      SLUICE_TRY(auto runner, make_stage_runner(model, recipe.options));
+      SLUICE_TRY(const PathKey key, paths_of(model, recipe.options.kv));
+      computation = lazy_model(LazyRunner(std::move(runner), key, d_model));
+      if (memo == nullptr) memo = std::make_shared<Memo>();
+      break;
+    }
+    case Kind::kHead:
+      return input_error(recipe.files.path + ": the recipe of a head, for a model");
+  }
+  return Worker(recipe.stage, std::move(computation), ending_of(recipe, model, std::move(memo)));
+}
+
+Result<Worker> make_worker(const StageRecipe& recipe, const HeadFile& head) {
+  SLUICE_TRY(auto module, HeadModule::create(head, {.n_cells = recipe.options.n_cells,
+                                                    .threads = recipe.options.threads,
+                                                    .guesses = recipe.guesses}));
+  const HeadParameters& parameters = head.parameters();
+  return Worker(recipe.stage, head_of(std::move(module)),
+                std::make_unique<Guesser>(Guesser::Options{.n_logits = parameters.n_guessable(),
+                                                           .candidates = recipe.candidates,
+                                                           .guessable = recipe.guessable,
+                                                           .vocabulary = parameters.vocabulary},
+                                          nullptr));
+}
+
+Result<Worker> make_worker(const StageRecipe& recipe) {
+  const auto& [path, target_path, identity] = recipe.files;
+  if (target_path.empty()) {
+    SLUICE_TRY(const ModelFile model, ModelFile::open(path));
+    SLUICE_TRY_STATUS(check_identity(recipe, model));
+    return make_worker(recipe, model);
+  }
+  SLUICE_TRY(const ModelFile target, ModelFile::open(target_path));
+  if (recipe.kind == StageRecipe::Kind::kHead) {
+    SLUICE_TRY(const HeadFile head, HeadFile::open(path, target));
+    SLUICE_TRY_STATUS(check_identity(recipe, head));
+    return make_worker(recipe, head);
+  }
+  SLUICE_TRY(const ModelFile draft, ModelFile::open_draft(path, target));
+  SLUICE_TRY_STATUS(check_identity(recipe, draft));
+  return make_worker(recipe, draft);
+}
+
+Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineOptions& options) {
+  std::vector<Worker> workers;
+  for (const StageRecipe& recipe : recipes_for(model, options)) {
+    SLUICE_TRY(Worker worker, make_worker(recipe, model, options.memo));
+    workers.push_back(std::move(worker));
+  }
+  return workers;
+}
+
+Result<std::vector<Worker>> make_head_worker(const HeadFile& head, const PipelineOptions& options, int32_t guesses) {
+  SLUICE_TRY(Worker worker, make_worker(recipe_for(head, options, guesses), head));
+  std::vector<Worker> workers;
+  workers.push_back(std::move(worker));
+  return workers;
+}
+
+}  // namespace sluice

@@ -1,0 +1,48 @@
+// Pipelines from models: what each stage is made of, and the workers made of that.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "model/head_file.h"
+#include "model/model_file.h"
+#include "pipeline/memo.h"
+#include "pipeline/worker.h"
+#include "wire/recipe.h"
+
+namespace sluice {
+
+struct PipelineOptions {
+  std::vector<LayerRange> cuts;
+  KvType kv = KvType::kF16;
+  int32_t n_cells = 0;
+  int32_t max_rows = 256;
+  int32_t threads = 1;  // a stage
+  // Lazy if there is a memo. Several models may share one.
+  std::shared_ptr<Memo> memo;
+  // 0: the target. Else a draft model that gives so many candidates a row, of tokens below `guessable`.
+  int32_t candidates = 0, guessable = 0;
+  // Of the target: the layers whose states go to heads, from the stages that compute them. REQUIRES: not lazy.
+  std::vector<int32_t> taps;
+};
+
+// Those of a whole model, stage by stage; without the identity of its files, which takes reading them.
+std::vector<StageRecipe> recipes_for(const ModelFile& model, const PipelineOptions& options);
+// Of a head, which guesses `guesses` tokens in a row if it can. Of the options n_cells, threads, candidates and
+// guessable count.
+StageRecipe recipe_for(const HeadFile& head, const PipelineOptions& options, int32_t guesses);
+
+// The worker of a stage. `model`, or `head`, is the one that the recipe names, opened already; `memo` is for what is
+// lazy. Errors (kInput): a weight of a type that has no product, or options that do not fit the model.
+Result<Worker> make_worker(const StageRecipe& recipe, const ModelFile& model, std::shared_ptr<Memo> memo = nullptr);
+Result<Worker> make_worker(const StageRecipe& recipe, const HeadFile& head);
+// Opens the files that the recipe names. Errors (kInput) name a file that is missing, or another one than was meant.
+Result<Worker> make_worker(const StageRecipe& recipe);
+
+// From model to workers in one step.
+Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineOptions& options);
+Result<std::vector<Worker>> make_head_worker(const HeadFile& head, const PipelineOptions& options, int32_t guesses);
+
+}  // namespace sluice

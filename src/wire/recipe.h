@@ -1,0 +1,56 @@
+// What a stage is made of: enough for another process, on another host that has the files, to make it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/ids.h"
+#include "base/layer_range.h"
+
+namespace sluice {
+
+enum class KvType : uint8_t { kF16, kF32 };
+
+// Layers of a model on one device.
+struct StageOptions {
+  LayerRange range;
+  bool with_embedding = true;  // rows come as tokens
+  bool with_head = true;       // logits can be asked
+  int32_t n_logits = 0;        // of so many first tokens only; 0: all
+  KvType kv = KvType::kF16;
+  int32_t n_cells = 0;     // cells 0 … n_cells - 1 may be used
+  int32_t max_rows = 256;  // the widest batch
+  int32_t threads = 1;
+  // Rows may hold tokens of a larger vocabulary: their embedding is zero. (Else such a token ends the program.)
+  bool foreign_tokens = false;
+  std::vector<int32_t> taps;  // layers whose output is kept: tap l is the hidden state after layer l (0: the embedding)
+};
+
+// Where a model's weights are, and how to tell that they are the right ones.
+struct WeightFiles {
+  std::string path;
+  std::string target;  // of a head, the draft model that is one included: the model that it belongs to; else empty
+  Sha256 identity;     // of all that is computed with (docs/formats.md); zeros: whatever is there
+};
+
+struct StageRecipe {
+  enum class Kind : uint8_t {
+    kLayers,   // they are computed
+    kNothing,  // a stage before the last of a model that is computed lazily
+    kLazy,     // its last, with all layers: it computes what is asked for
+    kHead,     // a trained head over the target's states
+  };
+  StageId stage;
+  Kind kind = Kind::kLayers;
+  WeightFiles files;
+  StageOptions options;  // of a head: cells and threads
+  bool last = true;      // of its model: it verifies, or guesses
+  // 0: the target's. Else a draft model's or a head's, whose last stage gives so many candidates a row, of tokens below
+  // `guessable`.
+  int32_t candidates = 0, guessable = 0;
+  int32_t guesses = 1;  // of a head that can: so many tokens in a row
+};
+
+}  // namespace sluice
