@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "pipeline/executor.h"
+#include "pipeline/route.h"
 
 namespace sluice {
 
@@ -183,11 +184,47 @@ class ThreadsExecutor final : public Executor {
     }
   }
 
+  // A stage's queues. Paced, a message arrives when its link would have brought it; links are FIFO: a small message
+  // doesn't overtake a large one.
+  class Queues final : public Links {
+   public:
+    Queues(ThreadsExecutor& executor, Model& model, size_t stage)
+        : executor_(executor), model_(model), stage_(stage), batches_(executor.start_), taps_(executor.start_) {}
+
+    // What is sent from now on is sent at this time.
+    void set_now(Clock::time_point now) { now_ = now; }
+
+    void pass_on(Batch batch) override {
+      batches_ = std::max(batches_, now_ + transfer(static_cast<int32_t>(batch.rows.size())));
+      model_.stages[stage_ + 1].messages.push(std::move(batch), batches_);
+    }
+    // The heads sit beside the coordinator. What it asks of them once it knows of the taps comes after these.
+    void tap(Taps taps) override {
+      taps_ = std::max(taps_, now_ + transfer(rows_of(taps)));
+      const TapsArrived arrived{taps.batch, taps.stage};
+      const auto shared = std::make_shared<const Taps>(std::move(taps));
+      for (Model& head : executor_.models_)
+        if (head.is_head) head.stages.front().messages.push(shared, taps_);
+      executor_.events_.push(arrived, taps_);
+    }
+    void report(StageReport report) override { executor_.events_.push(report, now_); }
+    void conclude(Outcome outcome) override {
+      executor_.events_.push(std::move(outcome), now_ + message_delay(model_));
+    }
+
+   private:
+    Clock::duration transfer(int32_t rows) const {
+      return model_.pacing ? seconds(model_.pacing->transfer_seconds(rows)) : Clock::duration(0);
+    }
+
+    ThreadsExecutor& executor_;
+    Model& model_;
+    size_t stage_;
+    Clock::time_point now_, batches_, taps_;  // when the last of them arrive
+  };
+
   void serve_batches(Model& model, size_t s, Worker& worker) {
-    const bool last = s + 1 == model.stages.size();
-    const auto& pacing = model.pacing;
-    auto previous_arrival = start_;  // a link is FIFO: a small message doesn't overtake a large one
-    auto previous_taps = start_;
+    Queues queues(*this, model, s);
     while (auto message = model.stages[s].messages.pop()) {
       if (const auto* taps = std::get_if<std::shared_ptr<const Taps>>(&*message)) {
         worker.receive(**taps);
@@ -196,41 +233,14 @@ class ThreadsExecutor final : public Executor {
       const auto begin = Clock::now();
       take_amendments(model.stages[s], worker);
       Worker::Done done = worker.process(std::get<Batch>(std::move(*message)));
-      if (pacing)
+      if (model.pacing)
         std::this_thread::sleep_until(
-            begin + seconds(pacing->stage_seconds(worker.stage(), done.rows_computed, done.head_rows)));
+            begin + seconds(model.pacing->stage_seconds(worker.stage(), done.rows_computed, done.head_rows)));
       const auto end = Clock::now();
-      if (done.taps) {
-        const auto n_states = static_cast<int32_t>(done.taps->rows.size() * done.taps->layers.size());
-        previous_taps = std::max(previous_taps, end + seconds(pacing ? pacing->transfer_seconds(n_states) : 0.0));
-        send(std::move(*done.taps), previous_taps);
-      }
-      const StageReport report{worker.stage(),
-                               done.onward.id,
-                               since_start(begin),
-                               since_start(end),
-                               static_cast<uint16_t>(done.rows_computed),
-                               model.id};
-      // Before the outcome: who decides what comes next must know that the stage is free.
-      events_.push(report, end);
-      if (last) {
-        done.outcome.model = model.id;
-        events_.push(std::move(done.outcome), end + message_delay(model));
-      } else {
-        const double transfer = pacing ? pacing->transfer_seconds(static_cast<int32_t>(done.onward.rows.size())) : 0.0;
-        previous_arrival = std::max(previous_arrival, end + seconds(transfer));
-        model.stages[s + 1].messages.push(std::move(done.onward), previous_arrival);
-      }
+      queues.set_now(end);
+      route(std::move(done), model.id, worker.stage(), s + 1 == model.stages.size(), since_start(begin),
+            since_start(end), queues);
     }
-  }
-
-  // The heads sit beside the coordinator. What it asks of them once it knows of the taps comes after these.
-  void send(Taps taps, Clock::time_point arrival) {
-    const TapsArrived arrived{taps.batch, taps.stage};
-    const auto shared = std::make_shared<const Taps>(std::move(taps));
-    for (Model& head : models_)
-      if (head.is_head) head.stages.front().messages.push(shared, arrival);
-    events_.push(arrived, arrival);
   }
 
   Clock::time_point start_;

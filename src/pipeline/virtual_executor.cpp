@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "pipeline/executor.h"
+#include "pipeline/route.h"
 
 namespace sluice {
 
@@ -153,34 +154,49 @@ class VirtualExecutor final : public Executor {
     plan(end, Order::kEnd, [this, &model, s, begin, done] { finish(model, s, begin, *done); });
   }
 
+  // A stage's links, which are FIFO whatever the jitter.
+  class SimulatedLinks final : public Links {
+   public:
+    SimulatedLinks(VirtualExecutor& executor, Model& model, size_t stage)
+        : executor_(executor), model_(model), stage_(stage) {}
+
+    void pass_on(Batch batch) override {
+      const double transfer = model_.cost.transfer_seconds(static_cast<int32_t>(batch.rows.size()));
+      executor_.arrive(model_, stage_ + 1, std::move(batch), executor_.now_ + executor_.vary(transfer));
+      executor_.tell(report_, executor_.now_);
+    }
+    // The heads sit beside the coordinator.
+    void tap(Taps taps) override {
+      double& last = model_.stages[stage_].last_taps;
+      last = std::max(last, executor_.now_ + executor_.vary(model_.cost.transfer_seconds(rows_of(taps))));
+      executor_.plan(last, Order::kArrive, [&to = executor_, t = std::make_shared<Taps>(std::move(taps))] {
+        for (Model& head : to.models_)
+          if (head.is_head) head.stages.front().worker.receive(*t);
+        to.events_.push_back(TapsArrived{t->batch, t->stage});
+      });
+    }
+    // Told behind an outcome of the same instant: verdicts come first.
+    void report(StageReport report) override { report_ = report; }
+    void conclude(Outcome outcome) override {
+      model_.last_verdict =
+          std::max(model_.last_verdict, executor_.now_ + executor_.vary(model_.cost.message_seconds()));
+      executor_.tell(std::move(outcome), model_.last_verdict);
+      executor_.tell(report_, executor_.now_);
+    }
+
+   private:
+    VirtualExecutor& executor_;
+    Model& model_;
+    size_t stage_;
+    StageReport report_;
+  };
+
   void finish(Model& model, size_t s, double begin, Worker::Done& done) {
     Stage& stage = model.stages[s];
     stage.busy = false;
-    if (done.taps) send(model, stage, std::move(*done.taps));
-    const StageReport report{
-        stage.worker.stage(), done.onward.id, begin, now_, static_cast<uint16_t>(done.rows_computed), model.id};
-    if (s + 1 == model.stages.size()) {
-      done.outcome.model = model.id;
-      // This link is FIFO, too.
-      model.last_verdict = std::max(model.last_verdict, now_ + vary(model.cost.message_seconds()));
-      tell(std::move(done.outcome), model.last_verdict);
-    } else {
-      const double transfer = vary(model.cost.transfer_seconds(static_cast<int32_t>(done.onward.rows.size())));
-      arrive(model, s + 1, std::move(done.onward), now_ + transfer);
-    }
-    tell(report, now_);
+    SimulatedLinks links(*this, model, s);
+    route(std::move(done), model.id, stage.worker.stage(), s + 1 == model.stages.size(), begin, now_, links);
     plan(now_, Order::kStart, [this, &model, s] { start(model, s); });
-  }
-
-  // The heads sit beside the coordinator.
-  void send(Model& model, Stage& stage, Taps taps) {
-    const auto n_states = static_cast<int32_t>(taps.rows.size() * taps.layers.size());
-    stage.last_taps = std::max(stage.last_taps, now_ + vary(model.cost.transfer_seconds(n_states)));
-    plan(stage.last_taps, Order::kArrive, [this, t = std::make_shared<Taps>(std::move(taps))] {
-      for (Model& head : models_)
-        if (head.is_head) head.stages.front().worker.receive(*t);
-      events_.push_back(TapsArrived{t->batch, t->stage});
-    });
   }
 
   Jitter jitter_;
