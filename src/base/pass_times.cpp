@@ -5,12 +5,17 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 namespace sluice {
 
 namespace {
 
-constexpr double kNewestOfMany = 1.0 / 32;  // of a running average
+constexpr double kNewestOfMany = 1.0 / 32, kNewestOfOld = 1.0 / 4;  // of a running average
+// An addition that gains less than such a part of the pass is left out once, if for so many passes none went without:
+// what it adds to a pass can't be told from passes that all have it. So is one that seems to shorten the pass.
+constexpr double kLittle = 0.05, kShorter = 0.02;
+constexpr int64_t kStale = 16;
 
 int32_t widest_of_kind(int32_t rows) {
   if (rows <= 8) return rows;
@@ -27,20 +32,26 @@ void PassTimes::saw(int32_t rows, double seconds) {
   ++passes_;
   if (passes_ >= next_doubt_) doubt();
   const int32_t widest = widest_of_kind(rows);
-  auto kind =
-      std::lower_bound(seen_.begin(), seen_.end(), widest, [](const Kind& k, int32_t w) { return k.widest < w; });
+  auto kind = seen_.begin() + (by_widest(widest) - seen_.cbegin());
   if (kind == seen_.end() || kind->widest != widest) kind = seen_.insert(kind, Kind{.widest = widest});
+  if (kind->n > 0 && !kind->sure()) learn_noise(seconds / (pace_ * kind->seconds) - 1.0);
   if (kind->sure()) {
     constexpr double kNewest = 1.0 / 2, kMost = 2.0;  // of the running average; more is something else
     const double pace = seconds / usual(rows, at_least(rows), &Kind::seconds);
     const double change = std::clamp(pace, pace_ / kMost, pace_ * kMost) / pace_ - 1.0;
-    noise_ += kNewestOfMany * (std::abs(change) - noise_);
-    pace_ *= 1.0 + kNewest * change;
+    learn_noise(change);
+    // Of a kind that was seen seldom it is as likely that its time is wrong.
+    constexpr double kWellKnown = 16.0;
+    pace_ *= 1.0 + kNewest * std::min(1.0, static_cast<double>(kind->n) / kWellKnown) * change;
   }
   const double before = kind->seconds;
   kind->take({seconds / pace_, static_cast<double>(rows)}, passes_);
   next_doubt_ = std::min(next_doubt_, kind->doubted_at);
   if (kind->seconds != before || !kind->sure()) smooth_around(kind->rows);
+}
+
+void PassTimes::learn_noise(double change) {
+  noise_ += std::max(kNewestOfMany, 1.0 / static_cast<double>(++n_noise_)) * (std::abs(change) - noise_);
 }
 
 // Draws what was seen seldom, and not of late, down towards what the kinds beside it suggest.
@@ -101,9 +112,12 @@ double PassTimes::on_line(double rows) const {
 }
 
 void PassTimes::Kind::take(Pass pass, int64_t now) {
+  const int64_t before = std::exchange(seen_at, now);
   if (sure()) {
     constexpr double kMost = 2.0;
-    const double weight = std::max(kNewestOfMany, 1.0 / static_cast<double>(++n));
+    // The first three count as one, and what is old as little.
+    const double least = now - before > kStale ? kNewestOfOld : kNewestOfMany;
+    const double weight = std::max(least, 1.0 / static_cast<double>(++n - 2));
     rows += weight * (pass.rows - rows);
     seconds += weight * (std::clamp(pass.seconds, seconds / kMost, seconds * kMost) - seconds);
     return;
@@ -119,6 +133,11 @@ void PassTimes::Kind::take(Pass pass, int64_t now) {
 void PassTimes::Kind::wait(int64_t now) {
   constexpr int64_t kUntilDoubted = 32;  // passes; of what was seen twice four times as many
   doubted_at = sure() ? kNever : now + (n == 1 ? 1 : 4) * kUntilDoubted + 1;
+}
+
+// The first kind whose widest is not less; the end if there is none.
+PassTimes::Kinds::const_iterator PassTimes::by_widest(int32_t widest) const {
+  return std::lower_bound(seen_.begin(), seen_.end(), widest, [](const Kind& k, int32_t w) { return k.widest < w; });
 }
 
 // The first width that is not less; the end if there is none.
@@ -141,23 +160,45 @@ double PassTimes::usual(int32_t rows, Kinds::const_iterator above, double Kind::
   return std::lerp((*below).*time, (*above).*time, share);
 }
 
+bool PassTimes::stale(int32_t rows) const {
+  const auto kind = by_widest(widest_of_kind(rows));
+  const bool known = kind != seen_.end() && kind->widest == widest_of_kind(rows);
+  return passes_ - (known ? kind->seen_at : 0) > kStale;
+}
+
+// The standard error of what is known of a kind.
+double PassTimes::error(const Kind& kind) const {
+  constexpr double kMost = 1.0 / kNewestOfMany;  // passes that a running average is of
+  return noise_ * kind.seconds / std::sqrt(std::min(kMost, static_cast<double>(kind.n)));
+}
+
 size_t PassTimes::best_addition(int32_t base, std::span<const double> gains, double seconds_per_gain) const {
   if (gains.empty()) return 0;
   const int32_t least = base == 0 ? 1 : 0, most = static_cast<int32_t>(gains.size());
   int32_t best = least;
-  double sum = 0.0, best_value = -std::numeric_limits<double>::infinity();
-  // Of an average of so many passes that is the standard error.
-  const double unsure = noise_ * seconds(base + least) * std::sqrt(kNewestOfMany);
+  double sum = 0.0, best_sum = 0.0, best_value = -std::numeric_limits<double>::infinity();
   auto above = at_least(base + least);
+  const double error_without = above == seen_.end() ? 0.0 : error(*above);
   for (int32_t n = 0; n <= most; ++n) {
     if (n > 0) sum += gains[static_cast<size_t>(n) - 1];
     if (n < least) continue;
     while (above != seen_.end() && above->rows < base + n) ++above;
-    const double value =
-        sum * seconds_per_gain - pace_ * usual(base + n, above, &Kind::smooth) - (n > least ? unsure : 0.0);
-    if (value > best_value) best = n, best_value = value;
+    double value = sum * seconds_per_gain - pace_ * usual(base + n, above, &Kind::smooth);
+    // What was never seen is tried.
+    if (n > least && above != seen_.end()) value -= pace_ * std::hypot(error_without, error(*above));
+    if (value > best_value) best = n, best_value = value, best_sum = sum;
   }
-  return static_cast<size_t>(best);
+  if (best == least || !stale(base + least)) return static_cast<size_t>(best);
+  const double without = seconds(base + least), cost = seconds(base + best) - without;
+  const bool doubtful =
+      best_sum * seconds_per_gain - std::max(0.0, cost) < kLittle * without || cost < -kShorter * without;
+  return static_cast<size_t>(doubtful ? least : best);
+}
+
+int32_t PassTimes::widest_try() const {
+  constexpr int32_t kStep = 8;
+  if (seen_.size() == 1 && widest() > kStep) return widest() + widest() / 4;
+  return widest() + std::max(kStep, widest() / 4);
 }
 
 // Between widths that were seen the average changes one way only, so the least is at one of them or at the end.

@@ -34,9 +34,13 @@ class PassTimes {
   // How many rows beyond the first `base` pay: the number from 0 to gains.size() at which the sum of the first gains,
   // each worth `seconds_per_gain`, exceeds by most what their rows add to the pass; 0 if it does not exceed it by more
   // than passes of the same rows differ. Where `base` is 0 the first row's time is not asked for, and it counts at
-  // least.
+  // least. What pays little is left out from while to while, to see again what a pass takes without it.
   // gains: falling.
   size_t best_addition(int32_t base, std::span<const double> gains, double seconds_per_gain) const;
+
+  // What is wider than anything that was seen is tried step by step: the widest that may be. The step is small beside
+  // the rows that are there as long as nothing is known of what more of them cost.
+  int32_t widest_try() const;
 
   // Seconds that a row beyond the first `base` costs at least, on average of any number of them up to `most` rows in
   // all: no row that saves less can pay.
@@ -54,6 +58,7 @@ class PassTimes {
     int32_t widest = 0;
     std::array<Pass, 3> first{};  // at the usual pace, like all below
     int64_t n = 0;
+    int64_t seen_at = 0;     // the newest pass
     int64_t doubted_at = 0;  // a pass; far away if it is sure
     double rows = 0.0;       // so many rows
     double seconds = 0.0;    // take so many seconds,
@@ -63,8 +68,12 @@ class PassTimes {
     void wait(int64_t now);
   };
   using Kinds = std::vector<Kind>;
+  Kinds::const_iterator by_widest(int32_t widest) const;
   Kinds::const_iterator at_least(int32_t rows) const;
   double usual(int32_t rows, Kinds::const_iterator above, double Kind::*time) const;
+  double error(const Kind& kind) const;
+  bool stale(int32_t rows) const;
+  void learn_noise(double change);
   void doubt();
   double without(size_t kind) const;
   void smooth_around(double rows);
@@ -76,6 +85,7 @@ class PassTimes {
   int64_t next_doubt_ = kNever;  // at the earliest, of any kind
   double pace_ = 1.0;            // what passes take now, of the usual
   double noise_ = 0.0;           // how far a pass is from that, on average
+  int64_t n_noise_ = 0;          // of so many passes
 };
 
 }  // namespace sluice

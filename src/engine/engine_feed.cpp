@@ -51,7 +51,9 @@ void Engine::feed() {
 bool Engine::feed_idle() {
   if (running_.empty()) return false;
   std::vector<Room> rooms;
-  for (const Lane& lane : lanes_) rooms.push_back(lane.room());
+  const auto has_prompt = [](const Request* request) { return request->prompt_rows_left(kTarget) > 0; };
+  const bool prompts = std::any_of(running_.begin(), running_.end(), has_prompt);
+  for (const Lane& lane : lanes_) rooms.push_back(lane.room(prompts));
   const auto idle = [](const Room& room) { return room.idle; };
   if (std::none_of(rooms.begin(), rooms.end(), idle)) return false;
   const double now = executor_->now();
@@ -64,9 +66,11 @@ bool Engine::feed_idle() {
     rooms[m].idle = rooms[m].idle && !answers && !news;
   }
   if (std::none_of(rooms.begin(), rooms.end(), idle)) return false;
-  auto [plans, broken] = scheduler_.compose(running_, rooms);
-  for (const auto& [request, why] : broken) fail(*request, why);
-  if (!broken.empty()) return true;  // the others are asked again
+  Plans composed = scheduler_.compose(running_, rooms);
+  scheduler_.took(composed, executor_->now() - now);
+  for (const auto& [request, why] : composed.broken) fail(*request, why);
+  if (!composed.broken.empty()) return true;  // the others are asked again
+  auto& plans = composed.models;
   // A method may wait for a source that has no room to answer: then the roots go on alone, and their verdicts make
   // room.
   const auto quiet = [this](const Lane& lane) { return is_quiet(lane); };

@@ -78,9 +78,10 @@ struct Lane {
   // faster than they enter.
   size_t depth() const;
 
-  Room room() const {
-    // A single stage's outcome comes just after the word that it is free, and what goes next depends on it.
-    return {.idle = first_stage_load == 0 && in_flight.size() < depth(),
+  // prompts: some wait to enter. They take longer between stages too, and no verdict that comes later makes them worse.
+  Room room(bool prompts) const {
+    const bool deep_enough = in_flight.size() >= depth() && (!prompts || stages.size() == 1);
+    return {.idle = first_stage_load == 0 && !deep_enough,
             .free_cells = cells.available(),
             .spare_cells = cells.available() - std::min(cells.available(), promised),
             .stages = stages.size(),

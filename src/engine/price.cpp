@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace sluice {
 
@@ -44,12 +45,6 @@ double Price::passes() const {
   return static_cast<double>(room_.stages) / static_cast<double>(std::min(room_.stages, room_.under_way + 1));
 }
 
-// Rows that a batch may have by guesses: what is wider than anything that was seen is tried step by step.
-size_t Price::widest_try() const {
-  constexpr int32_t kStep = 8;
-  return static_cast<size_t>(room_.times->widest() + std::max(kStep, room_.times->widest() / 4));
-}
-
 double Price::floor(size_t anyway, size_t most) const {
   const double price = room_.times->least_price(static_cast<int32_t>(anyway), static_cast<int32_t>(most));
   return std::log(kMargin * price * passes() / seconds_per_token_);  // -inf for a price of 0
@@ -60,7 +55,32 @@ size_t Price::worthwhile(size_t anyway, std::span<const double> chances) const {
   if (!room_.knows_times && anyway > 0 && fills_) return 0;
   const size_t pay =
       room_.times->best_addition(static_cast<int32_t>(anyway), chances, seconds_per_token_ / (kMargin * passes()));
-  return room_.knows_times ? std::min(pay, std::max(anyway, widest_try()) - anyway) : pay;
+  return room_.knows_times ? std::min(pay, std::max(anyway, static_cast<size_t>(room_.times->widest_try())) - anyway)
+                           : pay;
+}
+
+double Price::saved(size_t anyway, std::span<const double> chances) const {
+  const double gain = seconds_per_token_ * std::accumulate(chances.begin(), chances.end(), 0.0);
+  if (anyway == 0) return gain;  // else nothing would enter
+  const auto rows = static_cast<int32_t>(anyway), more = static_cast<int32_t>(chances.size());
+  return std::max(0.0, gain - passes() * (room_.times->seconds(rows + more) - room_.times->seconds(rows)));
+}
+
+bool Asking::pays() {
+  constexpr int64_t kAtFirst = 4, kAgain = 32;
+  if (n_ < kAtFirst || saved_ >= seconds_ || passed_over_ >= kAgain) {
+    passed_over_ = 0;
+    return true;
+  }
+  ++passed_over_;
+  return false;
+}
+
+void Asking::learn(double seconds, double saved) {
+  constexpr double kNewest = 1.0 / 8;
+  const double weight = std::max(kNewest, 1.0 / static_cast<double>(++n_));
+  seconds_ += weight * (seconds - seconds_);
+  saved_ += weight * (saved - saved_);
 }
 
 }  // namespace sluice

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "engine/head_feed.h"
-#include "engine/price.h"
 #include "engine/shares.h"
 
 namespace sluice {
@@ -165,6 +164,7 @@ Plans Scheduler::compose(std::span<Request* const> by_arrival, std::span<const R
   const Price price(requests, rooms[0]);
   const double floor = price.floor(rows_anyway(requests, static_cast<size_t>(options_.prompt_chunk)),
                                    static_cast<size_t>(options_.row_budget));
+  const bool answers_pay = asking_.pays();
   for (uint32_t turn = 0; turn < requests.size(); ++turn) {
     Request* const request = requests[turn];
     Idle idle = idle_for(*request, rooms);
@@ -175,8 +175,10 @@ Plans Scheduler::compose(std::span<Request* const> by_arrival, std::span<const R
     const double doubt = std::log(request->trust());
     idle.floor = std::min(kSure, floor - doubt);
     const Speculation& speculation = request->speculation;
-    // Where not even a guess pays that is sure to come, nobody is asked for one who would answer at once.
-    if (floor - doubt >= 0.0 && fills_from_within(*request)) {
+    // Where not even a guess pays that is sure to come, or asking takes longer than guesses save, nobody is asked who
+    // would answer at once.
+    const bool from_within = fills_from_within(*request);
+    if (from_within && (floor - doubt >= 0.0 || !answers_pay)) {
       if (root_waits(request) && idle.first_stage) rows.push_back({request, speculation.tree.root().id, turn});
       continue;
     }
@@ -185,6 +187,7 @@ Plans Scheduler::compose(std::span<Request* const> by_arrival, std::span<const R
       const int32_t guesses = node.position - speculation.tree.root().position;  // on its path, each to be right
       return Planned{request, id, turn, node.log_path + guesses * doubt};
     };
+    plans.asked = plans.asked || (from_within && idle.first_stage);
     try {
       const Proposal proposal = propose_all(*request, idle);
       if (idle.first_stage)
@@ -201,11 +204,15 @@ Plans Scheduler::compose(std::span<Request* const> by_arrival, std::span<const R
   for (const auto& [broken, why] : plans.broken)
     for (auto& asks : asked) std::erase_if(asks, [b = broken](const Asked& ask) { return ask.row.request == b; });
   if (!plans.broken.empty()) return plans;  // those that are left are asked again
-  if (rooms[0].idle) plans.models[0] = compose_target(rows, requests, rooms[0], price);
+  if (rooms[0].idle) plans.models[0] = compose_target(rows, requests, rooms[0], price, plans.saved);
   for (size_t m = 1; m < rooms.size(); ++m)
     if (rooms[m].idle)
       plans.models[m] = compose_draft(std::move(asked[m]), requests, ModelId(static_cast<int32_t>(m)), rooms[m], price);
   return plans;
+}
+
+void Scheduler::took(const Plans& plans, double seconds) {
+  if (plans.asked) asking_.learn(seconds, plans.saved);
 }
 
 std::vector<Planned> Scheduler::roots_alone(std::span<Request* const> by_arrival, const Room& room) {
@@ -215,11 +222,12 @@ std::vector<Planned> Scheduler::roots_alone(std::span<Request* const> by_arrival
     Request* const request = requests[turn];
     if (root_waits(request)) roots.push_back({request, request->speculation.tree.root().id, turn});
   }
-  return compose_target(roots, requests, room, Price(requests, room));
+  double saved = 0.0;
+  return compose_target(roots, requests, room, Price(requests, room), saved);
 }
 
 std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed, std::span<Request* const> requests,
-                                               const Room& room, const Price& price) {
+                                               const Room& room, const Price& price, double& saved) {
   const size_t budget = this->budget(room);
   const size_t prompts = std::min(prompt_rows(requests), static_cast<size_t>(options_.prompt_chunk));
   const size_t for_prompts = std::min({prompts, std::max<size_t>(1, budget / kPromptPart), budget});
@@ -241,7 +249,9 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
   std::vector<double> chances;
   chances.reserve(guesses.size());
   for (const Planned& guess : guesses) chances.push_back(std::exp(guess.worth));
-  guesses.resize(price.worthwhile(rows.size() + std::min(prompts, budget - rows.size()), chances));
+  const size_t anyway = rows.size() + std::min(prompts, budget - rows.size());
+  guesses.resize(price.worthwhile(anyway, chances));
+  saved = price.saved(anyway, std::span(chances).first(guesses.size()));
   // What is promised may still be taken by guesses that entered before the promise: then it must wait for them to die.
   const Request* shortest =
       cut_to_shares(guesses, std::min(budget - for_prompts - rows.size(), room.spare_cells), requests);

@@ -6,13 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "engine/price.h"
 #include "engine/request.h"
 #include "engine/room.h"
 #include "wire/batch.h"
 
 namespace sluice {
-
-class Price;
 
 // A row of a batch and whose it is.
 struct Planned {
@@ -26,6 +25,8 @@ struct Planned {
 struct Plans {
   std::vector<std::vector<Planned>> models;
   std::vector<std::pair<Request*, std::string>> broken;  // requests whose method or source failed, and how
+  bool asked = false;                                    // sources that answer at once
+  double saved = 0.0;                                    // seconds, by the guesses that enter the target
 };
 
 // Three rules hold for every model:
@@ -51,6 +52,9 @@ class Scheduler {
   // No more rows than free cells, and of speculated nodes no more than spare ones.
   Plans compose(std::span<Request* const> requests, std::span<const Room> rooms);
 
+  // What it took to compose plans for which sources were asked. (On a simulated clock nothing.)
+  void took(const Plans& plans, double seconds);
+
   // The roots that have not entered, as many as there is room for: so that nobody waits for ever.
   std::vector<Planned> roots_alone(std::span<Request* const> requests, const Room& room);
 
@@ -62,7 +66,7 @@ class Scheduler {
   };
   std::vector<Request*> in_turn(std::span<Request* const> requests) const;
   std::vector<Planned> compose_target(std::span<const Planned> rows, std::span<Request* const> requests,
-                                      const Room& room, const Price& price);
+                                      const Room& room, const Price& price, double& saved);
   std::vector<Planned> compose_draft(std::vector<Asked> asked, std::span<Request* const> requests, ModelId model,
                                      const Room& room, const Price& price);
   static void keep_what_pays(std::vector<Asked>& asked, size_t rows_anyway, const Room& room, double seconds_per_token);
@@ -72,6 +76,7 @@ class Scheduler {
 
   Options options_;
   RequestId first_;  // whose turn it is to be served first
+  Asking asking_;
 };
 
 }  // namespace sluice

@@ -25,6 +25,40 @@ TEST(PassTimes, LiesOnALineBetweenWidthsThatWereSeenAndIsTakenForCheapBeyond) {
   EXPECT_DOUBLE_EQ(times.seconds(14), 7.0);
 }
 
+// It is taken for cheap, so the step is small beside the rows that are there.
+TEST(PassTimes, WhatIsWiderThanAnythingSeenIsTriedStepByStep) {
+  PassTimes times;
+  times.saw(1, 1.0);
+  EXPECT_EQ(times.widest_try(), 9);
+  PassTimes wide;
+  wide.saw(16, 1.0);
+  EXPECT_EQ(wide.widest_try(), 20);
+  wide.saw(20, 1.0);
+  EXPECT_EQ(wide.widest_try(), 28);
+  wide.saw(64, 1.0);
+  EXPECT_EQ(wide.widest_try(), 80);
+}
+
+// One pass that was held up makes the next wider one look cheap, and then passes of the first width are seen no more.
+TEST(PassTimes, WhatGainsLittleIsLeftOutFromWhileToWhile) {
+  PassTimes times;
+  const auto cost = [](int32_t rows) { return 10.0 + 0.5 * rows; };
+  for (int i = 0; i < 3; ++i) times.saw(16, 1.2 * cost(16));
+  const std::vector<double> gains = {0.1};
+  int with = 0;
+  for (int i = 0; i < 200; ++i) {
+    const auto rows = 16 + static_cast<int32_t>(times.best_addition(16, gains, 1.0));
+    times.saw(rows, cost(rows));
+    with += rows > 16;
+  }
+  EXPECT_LT(with, 160) << "it costs 0.5 and gains 0.1";
+  const std::vector<double> much = {0.9, 0.9, 0.9, 0.9};
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(times.best_addition(16, much, 1.0), 4u) << "pass " << i;
+    times.saw(20, cost(20));
+  }
+}
+
 TEST(PassTimes, WhatOneWidthShowsCountsForThoseBesideIt) {
   PassTimes times;
   for (int i = 0; i < 8; ++i)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "engine/ask.h"
 #include "support/harness.h"
@@ -352,6 +353,21 @@ TEST(Price, NeverKeepsARootOut) {
   finish(*heard.engine);
   EXPECT_GT(with_all, 30u);
   EXPECT_LE(steps, 75u) << "sixty tokens, some prompts before them and the last ones alone";
+}
+
+// Questions take the coordinator's time, and the first stage waits meanwhile.
+TEST(Asking, StopsWhereItTakesLongerThanGuessesSaveAndTriesAgain) {
+  Asking asking;
+  int asked = 0;
+  const auto batches = [&](int n, double saved) {
+    for (int i = 0; i < n; ++i)
+      if (asking.pays()) asking.learn(1.0, saved), ++asked;
+    return std::exchange(asked, 0);
+  };
+  EXPECT_EQ(batches(100, 1.5), 100);
+  EXPECT_LT(batches(100, 0.5), 15);
+  EXPECT_LE(batches(660, 0.0), 20);
+  EXPECT_GE(batches(660, 20.0), 600) << "worth it again";
 }
 
 // --- how full the pipeline is
