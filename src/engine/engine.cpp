@@ -132,6 +132,7 @@ Status Engine::set_method(RequestId id, const std::string& method, const std::ve
     there.clear();
   }
   request.method = std::move(next);
+  request.passed_over.reset();
   count_promised(request);
   return {};
 }

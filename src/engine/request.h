@@ -110,6 +110,13 @@ struct Request {
   // How often guesses of late came true, of as often as their sources said; at most 1.
   double trust() const { return trust_.share(trust_before); }
   double trust_before = 1.0;  // what others have shown
+  // When its method was last asked, with this root, nothing of it entered: the worth (a log) of the best guess that it
+  // had. As long as the root stays the same would occur to it again.
+  struct PassedOver {
+    NodeId root;
+    double worth;
+  };
+  std::optional<PassedOver> passed_over;
   // The last batch in which tokens entered the target that are committed, and how many there are with it: one entry a
   // batch, rising.
   std::vector<std::pair<BatchId, size_t>> committed_in;

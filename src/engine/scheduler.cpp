@@ -82,6 +82,8 @@ Proposal propose_all(Request& request, const Idle& idle) {
 constexpr size_t kPromptPart = 4;
 // A prompt enters at least so many rows at a time: attention takes them together.
 constexpr size_t kPromptQuantum = 16;
+// What is so much less likely (a log) than the last guess that found room in a batch will find none in the next.
+constexpr double kLikelyToChange = -0.1;
 // A request is asked for up to so many times its share of a batch, since others may want less.
 constexpr size_t kOverShare = 2;
 
@@ -162,8 +164,8 @@ Plans Scheduler::compose(std::span<Request* const> by_arrival, std::span<const R
   std::vector<Planned> rows;
   const std::vector<Request*> requests = in_turn(by_arrival);
   const Price price(requests, rooms[0]);
-  const double floor = price.floor(rows_anyway(requests, static_cast<size_t>(options_.prompt_chunk)),
-                                   static_cast<size_t>(options_.row_budget));
+  const double floor = std::max(bar_, price.floor(rows_anyway(requests, static_cast<size_t>(options_.prompt_chunk)),
+                                                  static_cast<size_t>(options_.row_budget)));
   const bool answers_pay = asking_.pays();
   for (uint32_t turn = 0; turn < requests.size(); ++turn) {
     Request* const request = requests[turn];
@@ -182,16 +184,24 @@ Plans Scheduler::compose(std::span<Request* const> by_arrival, std::span<const R
       if (root_waits(request) && idle.first_stage) rows.push_back({request, speculation.tree.root().id, turn});
       continue;
     }
+    const NodeId root = speculation.tree.root().id;
+    if (const auto& last = request->passed_over; from_within && last && last->root == root && last->worth <= floor)
+      continue;
     const auto plan = [&](NodeId id) {
       const auto& node = speculation.tree.node(id);
       const int32_t guesses = node.position - speculation.tree.root().position;  // on its path, each to be right
       return Planned{request, id, turn, node.log_path + guesses * doubt};
     };
-    plans.asked = plans.asked || (from_within && idle.first_stage);
+    const bool proposes = from_within && idle.first_stage;
+    plans.asked = plans.asked || proposes;
+    if (proposes) request->passed_over = {root, kNoBar};
     try {
       const Proposal proposal = propose_all(*request, idle);
       if (idle.first_stage)
-        for (const NodeId node : proposal.enter) rows.push_back(plan(node));
+        for (const NodeId node : proposal.enter) {
+          rows.push_back(plan(node));
+          if (proposes) request->passed_over->worth = std::max(request->passed_over->worth, rows.back().worth);
+        }
       const bool blocks = !proposal.as_pays && !speculation.target.entered(speculation.tree.root().id);
       for (const Ask& ask : proposal.expand)
         if (idle.source(ask.source))
@@ -205,6 +215,7 @@ Plans Scheduler::compose(std::span<Request* const> by_arrival, std::span<const R
     for (auto& asks : asked) std::erase_if(asks, [b = broken](const Asked& ask) { return ask.row.request == b; });
   if (!plans.broken.empty()) return plans;  // those that are left are asked again
   if (rooms[0].idle) plans.models[0] = compose_target(rows, requests, rooms[0], price, plans.saved);
+  for (const Planned& row : plans.models[0]) row.request->passed_over.reset();
   for (size_t m = 1; m < rooms.size(); ++m)
     if (rooms[m].idle)
       plans.models[m] = compose_draft(std::move(asked[m]), requests, ModelId(static_cast<int32_t>(m)), rooms[m], price);
@@ -250,7 +261,9 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
   chances.reserve(guesses.size());
   for (const Planned& guess : guesses) chances.push_back(std::exp(guess.worth));
   const size_t anyway = rows.size() + std::min(prompts, budget - rows.size());
-  guesses.resize(price.worthwhile(anyway, chances));
+  const size_t enter = price.worthwhile(anyway, chances);
+  bar_ = 0 < enter && enter < guesses.size() ? guesses[enter - 1].worth + kLikelyToChange : kNoBar;
+  guesses.resize(enter);
   saved = price.saved(anyway, std::span(chances).first(guesses.size()));
   // What is promised may still be taken by guesses that entered before the promise: then it must wait for them to die.
   const Request* shortest =

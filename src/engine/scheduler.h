@@ -1,6 +1,7 @@
 // Composes the next batches from what the methods of all requests propose.
 #pragma once
 
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -77,6 +78,9 @@ class Scheduler {
   Options options_;
   RequestId first_;  // whose turn it is to be served first
   Asking asking_;
+  // Worth of guesses that are not even looked for, since in the batch before some found no room that were likelier.
+  static constexpr double kNoBar = -std::numeric_limits<double>::infinity();
+  double bar_ = kNoBar;
 };
 
 }  // namespace sluice
