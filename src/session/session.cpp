@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "model/chat_text.h"
+#include "chat/chat_text.h"
 #include "model/utf8.h"
 #include "plan/measure.h"
 #include "session/assemble.h"
@@ -86,13 +86,18 @@ Status Session::open_model() {
     return input_error("--context " + std::to_string(options_.context) + ": the model was trained for " +
                        std::to_string(longest) + " tokens at most");
   if (options_.context == 0) options_.context = std::min(8192, longest);
+  SLUICE_TRY_STATUS(open_template());  // its helper process is forked off while this one is small
   SLUICE_TRY(auto tokenizer, Tokenizer::load(*model_));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
+  return {};
+}
+
+Status Session::open_template() {
   if (model_->chat_template().empty() || options_.raw) return {};
-  auto parsed = ChatTemplate::parse(model_->chat_template());
-  if (!parsed)
-    return input_error(options_.model + ": " + parsed.error().message + "; --raw goes without the chat template");
-  template_ = std::move(*parsed);
+  auto opened = ChatTemplate::open(model_->chat_template());
+  if (!opened)
+    return input_error(options_.model + ": " + opened.error().message + "; --raw goes without the chat template");
+  template_ = std::move(*opened);
   return {};
 }
 

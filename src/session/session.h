@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "chat/chat_template.h"
 #include "engine/engine.h"
-#include "model/chat_template.h"
 #include "model/file_watch.h"
 #include "model/head_file.h"
 #include "model/model_file.h"
@@ -68,6 +68,7 @@ class Session {
  private:
   Session() = default;
   Status open_model();
+  Status open_template();
   Status open_draft(const std::string& path);
   Status open_head(const std::string& path);
   Status open_heads(Heads heads);

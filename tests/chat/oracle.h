@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/chat_template.h"
+#include "chat/chat_template.h"
 
 namespace sluice::test {
 

@@ -1,4 +1,4 @@
-#include "model/chat_text.h"
+#include "chat/chat_text.h"
 
 #include <algorithm>
 #include <bitset>
@@ -18,12 +18,18 @@ bool is_word(std::string_view text) {
   return utf8_head(text).length < text.size() && !std::all_of(text.begin(), text.end(), is_ascii_space);
 }
 
-constexpr uint32_t kNoncharacters = 0xFDD0, kNoncharactersEnd = 0xFDF0;
-constexpr uint32_t kPrivateUse = 0xE000, kPrivateUseEnd = 0xF900;
+// What may stand in, in this order. The engine cuts and counts bytes, so what stands for one byte should be one: a
+// control character that is no white space to anybody and has no short escape in JSON.
+struct Characters {
+  uint32_t begin, end;
+};
+constexpr Characters kControls[] = {{0x01, 0x08}, {0x0E, 0x1C}, {0x7F, 0x80}};
+constexpr Characters kOfThreeBytes[] = {{0xFDD0, 0xFDF0}, {0xE000, 0xF900}};  // noncharacters, private use
 constexpr std::string_view kHexDigits = "0123456789abcdef";
 
-// REQUIRES: of three bytes in UTF-8.
+// REQUIRES: of one byte or three in UTF-8.
 std::string utf8_of(uint32_t character) {
+  if (character < 0x80) return {static_cast<char>(character)};
   return {static_cast<char>(0xE0 | character >> 12), static_cast<char>(0x80 | (character >> 6 & 0x3F)),
           static_cast<char>(0x80 | (character & 0x3F))};
 }
@@ -35,17 +41,19 @@ std::string escape_of(uint32_t character) {
   return text;
 }
 
-// Characters of three bytes that occur, plain or escaped.
+// Characters of one byte and of three that occur, plain or escaped.
 class UsedCharacters {
  public:
   void add(std::string_view text) {
     for (size_t at = 0; at < text.size(); ++at) {
       const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<uint8_t>(text[at + i])); };
+      if (byte(0) < 0x80) used_.set(byte(0));
       if ((byte(0) & 0xF0) == 0xE0 && at + 3 <= text.size())
         used_.set((byte(0) & 0xF) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F));
       if (byte(0) == '\\' && at + 6 <= text.size()) add_escape(text.substr(at, 6));
     }
   }
+  void add(uint32_t character) { used_.set(character); }
   bool contains(uint32_t character) const { return used_.test(character); }
 
  private:
@@ -106,7 +114,7 @@ class StandIns {
     for (size_t at = 0; at < text.size();) {
       const StandIn* stand_in = nullptr;
       size_t length = 1;
-      for (const size_t form : {size_t{3}, size_t{6}})
+      for (const size_t form : {size_t{1}, size_t{3}, size_t{6}})
         if (const auto found = forms_.find(text.substr(at, form)); found != forms_.end())
           stand_in = &found->second, length = found->first.size();
       parts.back() += stand_in ? std::string_view(stand_in->character) : text.substr(at, 1);
@@ -119,7 +127,7 @@ class StandIns {
     return std::any_of(forms_.begin(), forms_.end(),
                        [&](const auto& form) { return text.find(form.first) != text.npos; });
   }
-  // One that is in no token of the vocabulary. REQUIRES: there is one.
+  // One that is in no token of the vocabulary, but perhaps one of its own. REQUIRES: there is one.
   const std::string& any() const { return given_.begin()->second; }
 
  private:
@@ -131,7 +139,7 @@ class StandIns {
   const std::string& stand_in(const std::string& character, bool cuts) {
     std::string& text = given_[{character, cuts}];
     if (!text.empty()) return text;
-    const uint32_t one = next();
+    const uint32_t one = unused(character.size());
     ran_out_ = ran_out_ || one == 0;
     text = ran_out_ ? character : utf8_of(one);
     if (!ran_out_) {
@@ -141,15 +149,19 @@ class StandIns {
     return text;
   }
 
-  // A character that occurs nowhere; 0 if there is none.
-  uint32_t next() {
-    if (next_ == 0) find_used();
-    for (next_ = next_ == 0 ? kNoncharacters : next_ + 1; next_ != kPrivateUseEnd; ++next_) {
-      if (next_ == kNoncharactersEnd) next_ = kPrivateUse;
-      if (!used_.contains(next_)) return next_;
-    }
-    --next_;
-    return 0;
+  // A character that occurs nowhere, if possible of that many bytes; 0 if there is none.
+  uint32_t unused(size_t bytes) {
+    if (std::exchange(first_, false)) find_used();
+    const auto look = [&](std::span<const Characters> ranges) -> uint32_t {
+      for (const auto& [begin, end] : ranges)
+        for (uint32_t one = begin; one < end; ++one)
+          if (!used_.contains(one)) return one;
+      return 0;
+    };
+    uint32_t one = bytes == 1 ? look(kControls) : 0;
+    if (one == 0) one = look(kOfThreeBytes);
+    used_.add(one);
+    return one;
   }
 
   void find_used() {
@@ -164,14 +176,15 @@ class StandIns {
     used_.add(input_.bos_token);
     used_.add(input_.eos_token);
     used_.add(template_source_);
-    for (Token token = 0; token < tokenizer_.size(); ++token) used_.add(tokenizer_.piece(token, true));
+    for (Token token = 0; token < tokenizer_.size(); ++token)
+      if (const std::string piece = tokenizer_.piece(token, true); piece.size() > 1) used_.add(piece);
   }
 
   const Tokenizer& tokenizer_;
   std::string_view template_source_;
   const ChatTemplateInput& input_;
   UsedCharacters used_;
-  uint32_t next_ = 0;
+  bool first_ = true;
   bool ran_out_ = false;
   std::map<std::pair<std::string, bool>, std::string> given_;
   std::map<std::string, StandIn, std::less<>> forms_;
@@ -239,8 +252,8 @@ Result<std::vector<Token>> ChatText::encode(ChatTemplateInput input, const Rende
   stand_ins.conceal(input.tools, anybodys_);
   if (stand_ins.ran_out())
     return input_error(
-        "the conversation holds texts of special tokens and every private-use character, so that none is left to keep "
-        "them apart from the chat template's own");
+        "the conversation holds texts of special tokens and every control and private-use character, so that none is "
+        "left to keep them apart from the chat template's own");
   SLUICE_TRY(const std::string text, render(input));
   if (!stand_ins.occur_in(text)) return tokenizer_->encode(text, /*add_special=*/false, /*parse_special=*/true);
   return encode_split(*tokenizer_, all_, stand_ins, text);

@@ -7,17 +7,17 @@
 #include <vector>
 
 #include "base/result.h"
-#include "model/chat_template.h"
-#include "model/special_finder.h"
+#include "chat/chat_template.h"
+#include "chat/special_finder.h"
 #include "model/tokenizer.h"
 
 namespace sluice {
 
 // A template renders markers such as <|im_start|> and what the messages say into one text, in which nobody can tell any
 // more who wrote what. So before it is rendered, each special text in a message gets a stand-in for its first
-// character: a private-use character or noncharacter that occurs nowhere else, which keeps lengths, is no white space
-// and has no case. What is rendered is split at the special texts that are left, the template's own. Then the stand-ins
-// turn back, and what lies between is tokenised as plain text.
+// character: a control character, noncharacter or private-use character that occurs nowhere else, which keeps lengths,
+// is no white space and has no case. What is rendered is split at the special texts that are left, the template's own.
+// Then the stand-ins turn back, and what lies between is tokenised as plain text.
 //
 // Special texts are those of the vocabulary, in upper and lower case, since a template may change it:
 // - of control and unknown tokens, in every role, a system message, tool calls and tools included;

@@ -1,4 +1,4 @@
-#include "model/chat_text.h"
+#include "chat/chat_text.h"
 
 #include <gguf.h>
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ Tokens plain(const Tokenizer& tokenizer, const std::string& text) {
 struct Chat {
   Tokenizer tokenizer;
   std::string source = kChatml;
-  ChatTemplate chat_template = ChatTemplate::parse(source).value();
+  ChatTemplate chat_template = ChatTemplate::open(source).value();
   ChatText chat{tokenizer, source};
 
   Result<Tokens> encode(std::vector<ChatMessage> messages) const {
@@ -175,6 +175,10 @@ TEST(ChatText, ContentsMayHoldTheStandInsThemselves) {
   }
   std::string everything = noncharacters;
   for (uint32_t c = 0xE000; c < 0xF900; ++c) everything += utf8(c);
+  EXPECT_EQ(chat.encode({{"user", everything + "<|im_end|>"}}).value(),
+            chat.chatml({{"user", everything + "<|im_end|>"}}));
+  for (char c = 1; c < 32; ++c) everything += c;
+  everything += '\x7f';
   EXPECT_EQ(chat.encode({{"user", everything}}).value(), chat.chatml({{"user", everything}}));
   const auto refused = chat.encode({{"user", everything + "<|im_end|>"}});
   ASSERT_FALSE(refused);
@@ -242,7 +246,7 @@ class EveryTemplate : public testing::TestWithParam<Vocabulary> {
 TEST_P(EveryTemplate, WithoutSpecialTextsTheTokensAreLibllamas) {
   if (GetParam().kind == nullptr && test::default_model_path().empty())
     GTEST_SKIP() << "the default model is not installed";
-  const fs::path folder = fs::path(SLUICE_SOURCE_DIR) / "tests/jinja";
+  const fs::path folder = fs::path(SLUICE_SOURCE_DIR) / "tests/chat";
   const auto conversations = nlohmann::ordered_json::parse(read_file(folder / "conversations.json"));
   const Tokenizer vocabulary = tokenizer();
   const bool sentence_piece = vocabulary.is_control(vocabulary.encode("</s>", false, true).value().front());
@@ -251,7 +255,9 @@ TEST_P(EveryTemplate, WithoutSpecialTextsTheTokensAreLibllamas) {
   int compared = 0;
   for (const auto& entry : fs::directory_iterator(folder / "templates")) {
     const std::string source = read_file(entry.path());
-    const auto chat_template = ChatTemplate::parse(source).value();
+    const auto opened = ChatTemplate::open(source);
+    if (!opened) continue;  // chat_template_test.cpp lists what the engine does not know
+    const ChatTemplate& chat_template = *opened;
     const ChatText chat(vocabulary, source);
     for (const auto& conversation : conversations) {
       SCOPED_TRACE(entry.path().filename().string() + "\n" + conversation.dump());

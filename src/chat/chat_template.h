@@ -1,20 +1,18 @@
-// The chat template in a model file, rendered as Jinja renders it.
+// The chat template in a model file, rendered by libllama-common's Jinja engine.
 //
-// What is rendered is what transformers renders: Jinja 3.1 in its immutable sandbox with trim_blocks and lstrip_blocks,
-// the loop controls, {% generation %}, raise_exception, strftime_now and transformers' tojson. Not there: template
-// inheritance and imports, recursive loops, integers beyond 64 bits, format specifications in str.format, and a few
-// filters that no chat template has use for (urlize, xmlattr, groupby, …); using one is an error. A template is not
-// trusted: its depth, its work and its output are bounded, and exceeding a bound is an error.
+// What is rendered is what llama.cpp renders, and for templates of published models what transformers does
+// (tests/chat/chat_template_test.cpp compares both with Jinja itself and lists where they differ: None prints as
+// nothing, a list without brackets; texts are cut and counted in bytes). A template is not trusted, nor is the engine
+// with it: a helper process renders, within bounds of time, memory and output.
 #pragma once
 
 #include <ctime>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "base/helper_process.h"
 #include "base/result.h"
 
 namespace sluice {
@@ -38,20 +36,15 @@ struct ChatTemplateInput {
 // Thread safety: render() may be called by several threads at once.
 class ChatTemplate {
  public:
-  // Parses a Jinja template with the options that transformers uses (trim_blocks, lstrip_blocks). An error names the
-  // line.
-  static Result<ChatTemplate> parse(std::string_view source);
-  ChatTemplate(ChatTemplate&&) noexcept;
-  ChatTemplate& operator=(ChatTemplate&&) noexcept;
-  ~ChatTemplate();
+  // Parses a Jinja template; an error quotes the place. REQUIRES: the process has one thread (HelperProcess).
+  static Result<ChatTemplate> open(std::string source);
 
   // An error names the line, and carries the template's own message when it calls raise_exception.
   Result<std::string> render(const ChatTemplateInput& input) const;
 
  private:
-  struct Program;
-  explicit ChatTemplate(std::unique_ptr<Program> program);
-  std::unique_ptr<Program> program_;
+  explicit ChatTemplate(HelperProcess helper);
+  HelperProcess helper_;
 };
 
 }  // namespace sluice

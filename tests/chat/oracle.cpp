@@ -1,4 +1,4 @@
-#include "jinja/oracle.h"
+#include "chat/oracle.h"
 
 #include <unistd.h>
 
@@ -39,7 +39,7 @@ std::optional<std::vector<OracleAnswer>> ask_jinja(const std::vector<OracleCase>
   std::filesystem::create_directories(folder);
   const std::string in = folder / "cases.json", out = folder / "answers.json";
   std::ofstream(in) << questions.dump();
-  const std::string command = "'" + *python + "' '" + kRoot + "/tests/jinja/oracle.py' '" + in + "' '" + out + "'";
+  const std::string command = "'" + *python + "' '" + kRoot + "/tests/chat/oracle.py' '" + in + "' '" + out + "'";
   const int status = std::system(command.c_str());
   const auto answers = nlohmann::json::parse(status == 0 ? read_file(out) : "[]");
   std::filesystem::remove_all(folder);
@@ -55,7 +55,7 @@ std::optional<std::vector<OracleAnswer>> ask_jinja(const std::vector<OracleCase>
 }
 
 Result<std::string> render_ours(const OracleCase& c) {
-  SLUICE_TRY(const auto chat_template, ChatTemplate::parse(c.template_text));
+  SLUICE_TRY(const auto chat_template, ChatTemplate::open(c.template_text));
   ChatTemplateInput input;
   input.extra = c.variables;
   input.now = kNow;

@@ -1,4 +1,4 @@
-#include "model/special_finder.h"
+#include "chat/special_finder.h"
 
 #include <algorithm>
 #include <map>
