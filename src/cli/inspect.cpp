@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "cli/values.h"
 #include "compute/cpu_stage_runner.h"
 #include "method/methods.h"
@@ -201,6 +202,7 @@ Status inspect(const InspectOptions& options) {
   if (path.empty()) {
     SLUICE_TRY(path, default_model());
   }
+  SLUICE_TRY(path, locate_model(path, show_downloads()));
   nlohmann::json j;
   const bool is_head = HeadFile::is_head(path);
   if (is_head) {
@@ -226,7 +228,8 @@ void add_inspect(CLI::App& app, Action& action) {
       "  sluice inspect model.gguf --tensors\n"
       "  sluice inspect model-00001-of-00004.gguf --json\n"
       "  sluice inspect head.gguf");
-  auto* file = command.add_option("file", options->file, "A GGUF file (default: the embedded default model)");
+  auto* file = command.add_option("file", options->file,
+                                  "A GGUF file, or hf:OWNER/MODEL[:QUANT] (default: the embedded default model)");
   file->check(not_empty("a GGUF file"));
   command.add_option("-m,--model", options->file, "The same")->check(not_empty("a GGUF file"))->excludes(file);
   command.add_flag("--tensors", options->tensors, "List metadata and tensors too");

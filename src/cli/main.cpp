@@ -4,13 +4,16 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <ios>
 #include <new>
 #include <sstream>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/interrupt.h"
@@ -42,6 +45,18 @@ Status choose_instruction_set() {
   return input_error("SLUICE_ISA=" + std::string(std::getenv("SLUICE_ISA")) + ": this processor runs " + names);
 }
 
+// In the order in which CLI11 takes them, the last one first. llama.cpp's -hf REPO means -m hf:REPO.
+std::vector<std::string> arguments_of(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  for (size_t i = 0; i + 1 < arguments.size() && arguments[i] != "--"; ++i)
+    if (arguments[i] == "-hf" || arguments[i] == "--hf-repo") {
+      arguments[i] = "--model";
+      arguments[i + 1].insert(0, "hf:");
+    }
+  std::reverse(arguments.begin(), arguments.end());
+  return arguments;
+}
+
 int run_program(int argc, char** argv) {
   CLI::App app(
       "Sluice makes a language model that is split over devices fast for one user, to the bit.\n"
@@ -67,7 +82,7 @@ int run_program(int argc, char** argv) {
   if (argc <= 1) return finish(print(app.help()));
   if (const Status status = choose_instruction_set(); !status) return finish(status);
   try {
-    app.parse(argc, argv);
+    app.parse(arguments_of(argc, argv));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) return report(explain(app, error));
     std::ostringstream help;

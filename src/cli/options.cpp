@@ -1,13 +1,17 @@
 #include "cli/options.h"
 
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "method/methods.h"
 #include "method/option_table.h"
 
 namespace sluice {
 
 void add_model_option(CLI::App& command, std::string& model) {
-  command.add_option("-m,--model", model, "Target model, a GGUF file (default: the embedded default model)")
+  command
+      .add_option("-m,--model", model,
+                  "Target model, a GGUF file, or hf:OWNER/MODEL[:QUANT] of the Hugging Face hub, as -hf OWNER/MODEL in "
+                  "llama.cpp (default: the embedded default model)")
       ->envname("SLUICE_MODEL")
       ->check(not_empty("a GGUF file"));
 }
@@ -65,12 +69,15 @@ class Adder {
 
 void add_engine_options(CLI::App& command, SessionOptions& options) {
   RequestSpec& request = options.request;
+  options.on_download = show_downloads();
   std::vector<std::string> methods = method_names();
   methods.insert(methods.begin(), kAutoMethod);
   command.add_option("--method", request.method, "How to decode")->capture_default_str()->check(one_of(methods));
   command
-      .add_option("--draft", options.drafts,
-                  "Draft model or draft head with the target's vocabulary, a GGUF file; once for each, smallest first")
+      .add_option(
+          "--draft", options.drafts,
+          "Draft model or draft head with the target's vocabulary, a GGUF file or a name as --model takes; once "
+          "for each, smallest first; auto: the smallest downloaded model that fits")
       ->allow_extra_args(false)
       ->check(not_empty("a GGUF file"));
   command

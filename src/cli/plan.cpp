@@ -31,7 +31,7 @@ Status measure(const PlanOptions& options) {
     std::filesystem::create_directories(path.parent_path(), error);
   }
   SLUICE_TRY_STATUS(check_writable("--out", path.string()));
-  SLUICE_TRY(const Session session, Session::open({.model = options.model}));
+  SLUICE_TRY(const Session session, Session::open({.model = options.model, .on_download = show_downloads()}));
   const int32_t threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
   ProgressBar bar("measuring");

@@ -4,6 +4,10 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "cli/interrupt.h"
 
 namespace sluice {
 
@@ -49,6 +53,18 @@ void ProgressBar::show(double share, const std::string& note) {
 
 void ProgressBar::finish() {
   if (terminal_) std::fputs("\r\033[K", stderr);
+}
+
+OnDownload show_downloads() {
+  return [bar = std::shared_ptr<ProgressBar>(), shown = std::string()](const std::string& file, uint64_t bytes,
+                                                                       uint64_t all) mutable {
+    const double share = all == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(all);
+    if (std::exchange(shown, file) != file) bar = std::make_shared<ProgressBar>("fetching " + file, share);
+    bar->show(share,
+              fmt::format("{:.0f} of {:.0f} MB", static_cast<double>(bytes) / 1e6, static_cast<double>(all) / 1e6));
+    if (bytes >= all) bar->finish();
+    return !interrupted();
+  };
 }
 
 }  // namespace sluice

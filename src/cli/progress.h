@@ -4,6 +4,8 @@
 #include <chrono>
 #include <string>
 
+#include "model/hub.h"
+
 namespace sluice {
 
 class ProgressBar {
@@ -20,5 +22,8 @@ class ProgressBar {
   bool terminal_;
   std::chrono::steady_clock::time_point begin_, shown_;
 };
+
+// A bar for each file of a named model that comes; Ctrl-C stops it.
+OnDownload show_downloads();
 
 }  // namespace sluice

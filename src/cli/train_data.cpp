@@ -67,7 +67,8 @@ Status run(const TrainDataOptions& options) {
   SLUICE_TRY(const Session session, Session::open({.model = options.model,
                                                    .context = options.generate.max_prompt + options.generate.max_answer,
                                                    .kv = options.kv,
-                                                   .threads = options.threads}));
+                                                   .threads = options.threads,
+                                                   .on_download = show_downloads()}));
   const Tokenizer& tokenizer = session.tokenizer();
   GenerateHooks hooks;
   hooks.encode = [&](const std::string& prompt) { return session.encode({{"user", prompt}}); };

@@ -94,6 +94,7 @@ Status train_head(HeadOptions& options, const char* what,
   if (path.empty()) {
     SLUICE_TRY(path, default_model());
   }
+  SLUICE_TRY(path, locate_model(path, show_downloads()));
   SLUICE_TRY(const auto model, ModelFile::open(path));
   ProgressBar bar(what);
   const TrainHooks hooks{.interrupted = interrupted,

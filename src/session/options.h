@@ -8,6 +8,7 @@
 #include "base/choice.h"
 #include "compute/stage_runner.h"
 #include "engine/request.h"
+#include "model/hub.h"
 
 namespace sluice {
 
@@ -27,9 +28,11 @@ inline constexpr Choice<Rule> kLossyRules[] = {
 
 inline constexpr const char* kAutoMethod = "auto";  // the best that the files at hand allow, if it pays
 
+inline constexpr const char* kAutoDraft = "auto";  // a smaller model of the target's vocabulary, if one was downloaded
+
 struct SessionOptions {
-  std::string model;                // a GGUF file; empty: the default model
-  std::vector<std::string> drafts;  // files, the smallest model first
+  std::string model;                // a GGUF file or a name (model/hub.h); empty: the default model
+  std::vector<std::string> drafts;  // files or names, the smallest model first; kAutoDraft: one of the cache
   std::vector<std::string> heads;   // files, one of a kind
   std::string ngram_corpus;         // a text that n-grams know; empty: none
   int32_t draft_vocab = 0;          // draft models guess among their first tokens only, so many; 0: all
@@ -45,6 +48,7 @@ struct SessionOptions {
   int32_t threads = 0;  // a stage; 0: the machine's cores shared by the stages
   bool raw = false;     // prompts are plain text, no messages
   bool trace = false;   // engines record all that happens
+  OnDownload on_download = [](const std::string&, uint64_t, uint64_t) { return true; };  // of named models
 
   // What a request asks for unless it says otherwise; its method may be kAutoMethod, its prompt is of no meaning.
   RequestSpec request = {.method = kAutoMethod};

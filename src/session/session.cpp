@@ -9,6 +9,7 @@
 #include "model/utf8.h"
 #include "plan/measure.h"
 #include "session/assemble.h"
+#include "session/cached_draft.h"
 #include "session/corpus_file.h"
 #include "session/installation.h"
 
@@ -79,6 +80,7 @@ Status Session::open_model() {
   if (options_.model.empty()) {
     SLUICE_TRY(options_.model, default_model());
   }
+  SLUICE_TRY(options_.model, locate_model(options_.model, options_.on_download));
   SLUICE_TRY(auto model, ModelFile::open(options_.model));
   model_ = std::make_unique<ModelFile>(std::move(model));
   const int32_t longest = model_->hparams().context_length;
@@ -101,7 +103,9 @@ Status Session::open_template() {
   return {};
 }
 
-Status Session::open_draft(const std::string& path) {
+Status Session::open_draft(const std::string& draft_name) {
+  SLUICE_TRY(const std::string path, draft_name == kAutoDraft ? cached_draft(*model_, *tokenizer_)
+                                                              : locate_model(draft_name, options_.on_download));
   if (HeadFile::is_head(path)) {
     SLUICE_TRY(auto head, ModelFile::open_draft(path, *model_));
     drafts_.push_back(std::move(head));
