@@ -23,7 +23,7 @@ class RandomMessages {
   Message of_kind(size_t kind) {
     Message message;
     choose(message, kind);
-    std::visit([this](auto& contents) { fill(contents); }, message);
+    std::visit([this](auto& contents) { this->fill(contents); }, message);
     return message;
   }
   uint64_t below(uint64_t n) { return random_() % n; }
@@ -76,12 +76,12 @@ class RandomMessages {
   template <class... Held>
   void fill(std::variant<Held...>& x) {
     choose(x, below(sizeof...(Held)));
-    std::visit([this](auto& held) { fill(held); }, x);
+    std::visit([this](auto& held) { this->fill(held); }, x);
   }
   template <class T>
   requires std::is_aggregate_v<T>
   void fill(T& x) {
-    for_each_field(x, [this](auto& field) { fill(field); });
+    for_each_field(x, [this](auto& field) { this->fill(field); });
   }
 
   std::mt19937_64 random_;
@@ -126,12 +126,12 @@ class Flat {
   template <class... Held>
   void add(const std::variant<Held...>& x) {
     add(x.index());
-    std::visit([this](const auto& held) { add(held); }, x);
+    std::visit([this](const auto& held) { this->add(held); }, x);
   }
   template <class T>
   requires std::is_aggregate_v<T>
   void add(const T& x) {
-    for_each_field(x, [this](const auto& field) { add(field); });
+    for_each_field(x, [this](const auto& field) { this->add(field); });
   }
 
   std::vector<uint64_t> numbers_;
