@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/file.h"
 #include "method/option_table.h"
 
 namespace sluice {
@@ -220,8 +221,7 @@ Status BenchResults::write(const json& selection, const json& rest, bool last) c
   for (const auto& [name, value] : settings_) settings[name] = value;
   const json& heads = settings["heads"];
   settings["head_file"] = heads.size() == 1 ? *heads.begin() : json();
-  const std::string path = path_ + (replaceable_ ? ".partial" : "");
-  std::ofstream file(path);
+  std::ostringstream file;
   file << "{\n\"settings\": " << settings.dump(1, ' ', false, json::error_handler_t::replace) << ",\n\"runs\": [";
   const char* separator = "\n";
   for (const Conversation& conversation : conversations_)
@@ -232,11 +232,8 @@ Status BenchResults::write(const json& selection, const json& rest, bool last) c
   file << "\n]";
   for (const auto& [name, value] : rest.items()) file << ",\n" << dump(name) << ": " << dump(value);
   file << "\n}\n";
-  file.close();
-  if (!file || (replaceable_ && std::rename(path.c_str(), path_.c_str()) != 0)) {
-    if (replaceable_) std::remove(path.c_str());
-    return runtime_error("--json " + path_ + ": cannot be written; is the disk full?");
-  }
+  if (const auto error = write_whole(path_, file.str(), /*durable=*/last))
+    return runtime_error("--json " + path_ + ": cannot be written: " + error.message());
   return {};
 }
 

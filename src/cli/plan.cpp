@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
@@ -42,9 +42,9 @@ Status measure(const PlanOptions& options) {
   bar.finish();
   if (interrupted()) return interrupted_error("nothing was written");
   if (!profile) return tl::unexpected<Error>(profile.error());
-  std::ofstream file(path);
-  if (!(file << profile->to_json().dump(2) << '\n' << std::flush))
-    return runtime_error("--out " + path.string() + ": can't be written; name a writable file");
+  if (const auto error = write_whole(path.string(), profile->to_json().dump(2) + '\n'))
+    return runtime_error("--out " + path.string() + ": can't be written: " + error.message() +
+                         "; name a writable file");
   return print(
       fmt::format("{}: measured; use it with --profile {}\n"
                   "a layer of {} takes {:.0f} us at width 1 and {:.0f} us at width 16, the head {:.0f} us\n",

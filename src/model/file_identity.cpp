@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <filesystem>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "base/cache_folder.h"
+#include "base/file.h"
 
 namespace sluice {
 
@@ -111,15 +111,9 @@ class Cache {
       out << entry.identity.hex() << ' ' << entry.stamp.size << ' ' << entry.stamp.modified_ns << ' '
           << entry.stamp.changed_ns << ' ' << file << '\n';
     const std::string text = out.str();
-    static std::atomic<int> number = 0;
-    const fs::path unfinished = path_.string() + "." + std::to_string(::getpid()) + "-" + std::to_string(number++);
     std::error_code error;
     fs::create_directories(path_.parent_path(), error);
-    std::ofstream file(unfinished, std::ios::binary);
-    file << text << sha256_of(text).hex() << '\n';
-    file.close();
-    if (file) fs::rename(unfinished, path_, error);
-    if (!file || error) fs::remove(unfinished, error);
+    (void)write_whole(path_.string(), text + sha256_of(text).hex() + '\n', /*durable=*/false);  // else found again
   }
 
   fs::path path_;

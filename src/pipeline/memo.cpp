@@ -1,7 +1,5 @@
 #include "pipeline/memo.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <bit>
 #include <cstdio>
@@ -9,6 +7,7 @@
 #include <fstream>
 #include <span>
 
+#include "base/file.h"
 #include "base/hash.h"
 
 namespace sluice {
@@ -28,12 +27,12 @@ class Checksum {
 };
 
 struct Writer {
-  std::ofstream file;
+  std::FILE* file;  // none: it can't be written
   Checksum sum;
   template <class T>
   void put(const T& value) {
     const char* bytes = reinterpret_cast<const char*>(&value);
-    file.write(bytes, sizeof value);
+    if (file != nullptr) std::fwrite(bytes, 1, sizeof value, file);
     sum.add(bytes, sizeof value);
   }
 };
@@ -114,8 +113,8 @@ Status Memo::load(const std::string& path) {
 
 Status Memo::save(const std::string& path) {
   if (!changed_) return {};
-  const std::string unfinished = path + "." + std::to_string(getpid()) + ".tmp";
-  Writer out{.file = std::ofstream(unfinished, std::ios::binary), .sum = {}};
+  WholeFile file(path);
+  Writer out{.file = file.stream(), .sum = {}};
   out.put(kMagic);
   out.put(static_cast<uint64_t>(draws_.size()));
   out.put(static_cast<uint64_t>(tops_.size()));
@@ -130,13 +129,8 @@ Status Memo::save(const std::string& path) {
     for (const auto& entry : top.entries) out.put(entry);
   }
   out.put(out.sum.value());
-  out.file.close();
-  std::error_code error;
-  if (out.file) std::filesystem::rename(unfinished, path, error);
-  if (!out.file || error) {
-    std::filesystem::remove(unfinished, error);
-    return runtime_error("--memo " + path + ": cannot be written; is the disk full?");
-  }
+  if (const auto error = file.commit(/*durable=*/false))
+    return runtime_error("--memo " + path + ": cannot be written: " + error.message());
   changed_ = false;
   return {};
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 
+#include "base/file.h"
 #include "base/hash.h"
 
 namespace sluice {
@@ -139,8 +140,7 @@ Result<CorpusWriter> CorpusWriter::open(const std::string& folder, const nlohman
   } else {
     if (!fs::is_empty(folder, error) || error)
       return input_error(folder + ": is no corpus and not empty; name a new folder");
-    std::ofstream file(settings_path(folder));
-    if (!(file << settings.dump(2) << '\n' << std::flush)) return cannot_write(settings_path(folder));
+    if (write_whole(settings_path(folder), settings.dump(2) + '\n')) return cannot_write(settings_path(folder));
   }
   SLUICE_TRY_STATUS(writer.resume());
   return writer;

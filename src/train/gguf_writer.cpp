@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/file.h"
 #include "base/half.h"
 #include "model/gguf.h"
 
@@ -105,19 +106,10 @@ void GgufWriter::add(const std::string& name, std::span<const int64_t> values) {
 }
 
 Status GgufWriter::write(const std::string& path) const {
-  const std::string unfinished = path + ".unfinished";
-  std::error_code error;
-  const auto fail = [&] {
-    fs::remove(unfinished, error);
+  WholeFile file(path);
+  if (file.stream() == nullptr || !gguf_write_to_file_ptr(data_->file, file.stream(), /*only_meta=*/false) ||
+      file.commit())
     return cannot_write(path);
-  };
-  FILE* file = std::fopen(unfinished.c_str(), "wb");
-  if (file == nullptr) return fail();
-  const bool written = gguf_write_to_file_ptr(data_->file, file, /*only_meta=*/false) && std::fflush(file) == 0 &&
-                       ::fsync(::fileno(file)) == 0;
-  if (std::fclose(file) != 0 || !written) return fail();
-  fs::rename(unfinished, path, error);
-  if (error) return fail();
   return {};
 }
 

@@ -396,9 +396,10 @@ TEST_F(Bench, AnInterruptLeavesWhatWasDone) {
   for (int i = 0; i < 1000; ++i) many += "{\"turns\": [\"hello\"]}\n";
   write_task("many", many);
   const std::string out = temp_path("interrupted-bench.json");
+  std::filesystem::remove(out);
   Program program(with({"--tasks", "many", "--limit", "1000", "--ignore-eos", "--json", out, "--profile",
                         write_file("slow.json", R"({"stage": {"points": [[1, 0.005]]}})")}));
-  ::usleep(1'500'000);
+  for (int i = 0; i < 600 && !std::filesystem::exists(out); ++i) ::usleep(100'000);  // until something was done
   program.signal(SIGINT);
   const Ran ran = program.wait();
   EXPECT_EQ(ran.status, 130) << ran.err;

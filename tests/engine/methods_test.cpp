@@ -336,6 +336,27 @@ TEST(Ssd, ItsFallbackNeverShowsInTheAnswers) {
   }
 }
 
+// docs/theory.md: so the speed-up of every method that fills the pipeline is a pass over the mean of these gaps,
+// whatever the tree held.
+TEST(Schedule, TokensComeOutAsFarApartAsTheyEntered) {
+  for (const char* method : {"ar", "specpipe", "surge"}) {
+    const Ran ran = run(pipeline(6, {&two_layers()}), ask(method, 60));
+    std::map<int32_t, double> entered, said;  // by position
+    for (const TraceBatch& batch : ran.trace.batches)
+      for (const TraceRow& row : batch.rows)
+        if (batch.model == kTarget && row.fate == Fate::kAccepted)
+          entered[row.position] = span(ran.trace, batch.id, 0)->begin;
+    for (const TraceEmission& emission : ran.trace.emissions) said[emission.position] = emission.time;
+    int32_t gaps = 0;
+    for (const auto& [position, time] : said) {
+      if (!entered.contains(position - 1) || !entered.contains(position - 2)) continue;
+      ++gaps;
+      EXPECT_NEAR(time - said[position - 1], entered[position - 1] - entered[position - 2], 1e-9) << method << position;
+    }
+    EXPECT_GT(gaps, 50) << method;
+  }
+}
+
 // Surge with a fast draft model that is right gives more than a token a step.
 TEST(Surge, MoreThanATokenComesOutOfAStep) {
   const Ran ran = run(pipeline(6, {&six_layers()}, 0.0003), ask("surge", 100));

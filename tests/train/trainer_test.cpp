@@ -1,8 +1,10 @@
 #include "train/trainer.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <torch/optim/adamw.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -152,7 +154,7 @@ TEST_F(Trainer, AKilledRunGoesOnFromItsCheckpoint) {
   // What a run writes between its checkpoint and its death.
   std::ofstream(options_.out + "/log.jsonl", std::ios::app) << R"({"step": 5, "loss": 99})"
                                                             << "\n{\"step\":";
-  std::ofstream(options_.out + "/checkpoint.gguf.unfinished") << "half of it";
+  std::ofstream(options_.out + "/checkpoint.gguf.4194305-0.tmp") << "half of it";  // no process has that number
   ASSERT_TRUE(run(*head()));
   EXPECT_EQ(log(), whole);
 }
@@ -198,8 +200,14 @@ TEST_F(Trainer, WithoutSpaceTheOldCheckpointStays) {
   fresh("trainer-full");
   ASSERT_TRUE(run(*head(), 1));
   const auto size = fs::file_size(options_.out + "/checkpoint.gguf");
-  fs::create_symlink("/dev/full", options_.out + "/checkpoint.gguf.unfinished");
+  // As on a full disk, no file can become as long as a checkpoint.
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit less{.rlim_cur = size / 2, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &less), 0);
   const auto failed = run(*head());
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   ASSERT_FALSE(failed);
   EXPECT_NE(failed.error().message.find("disk full"), std::string::npos) << failed.error().message;
   EXPECT_EQ(fs::file_size(options_.out + "/checkpoint.gguf"), size);
