@@ -30,9 +30,10 @@ function(sluice_library name)
   endforeach()
 endfunction()
 
-# sluice_test(tree SOURCES … USES …): build/tests/tree_test, found by ctest test by test.
+# sluice_test(tree SOURCES … USES …): build/tests/tree_test, found by ctest test by test. ALONE names tests, as googletest
+# filters them, that look at real time: nothing runs beside them.
 function(sluice_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;USES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "" "ALONE" "SOURCES;USES;LINKS" ${ARGN})
   add_executable(${name}_test ${ARG_SOURCES})
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE GTest::gtest_main ${ARG_LINKS})
@@ -40,5 +41,12 @@ function(sluice_test name)
     target_link_libraries(${name}_test PRIVATE sluice_${folder})
   endforeach()
   # A busy machine may take its time to load a large library for the first time.
-  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT 600)
+  set(discovery DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120)
+  if(ARG_ALONE)
+    gtest_discover_tests(${name}_test TEST_FILTER "-${ARG_ALONE}" ${discovery} PROPERTIES TIMEOUT 600)
+    gtest_discover_tests(${name}_test TEST_FILTER "${ARG_ALONE}" TEST_LIST ${name}_test_ALONE ${discovery}
+                         PROPERTIES TIMEOUT 600 RUN_SERIAL ON)
+  else()
+    gtest_discover_tests(${name}_test ${discovery} PROPERTIES TIMEOUT 600)
+  endif()
 endfunction()

@@ -51,7 +51,9 @@ void PassTimes::saw(int32_t rows, double seconds) {
 }
 
 void PassTimes::learn_noise(double change) {
-  noise_ += std::max(kNewestOfMany, 1.0 / static_cast<double>(++n_noise_)) * (std::abs(change) - noise_);
+  constexpr double kMost = 0.2;  // more says that something else held the pass up
+  const double away = std::min(std::abs(change), kMost);
+  noise_ += std::max(kNewestOfMany, 1.0 / static_cast<double>(++n_noise_)) * (away - noise_);
 }
 
 // Draws what was seen seldom, and not of late, down towards what the kinds beside it suggest.
