@@ -1,18 +1,14 @@
 #include "compute/layer.h"
 
-#include <initializer_list>
 #include <utility>
 
 namespace sluice {
-namespace {
 
 FormatSet formats_of(std::initializer_list<const Linear*> readers) {
   FormatSet set;
   for (const Linear* reader : readers) set.add(reader->format());
   return set;
 }
-
-}  // namespace
 
 std::vector<float> vector_or_empty(const Tensor& tensor) {
   return tensor ? to_f32_vector(tensor) : std::vector<float>();

@@ -1,6 +1,7 @@
 // A layer's and the head's weights, ready to be computed with.
 #pragma once
 
+#include <initializer_list>
 #include <vector>
 
 #include "base/result.h"
@@ -25,6 +26,9 @@ struct Head {
   Linear output;
   FormatSet formats;
 };
+
+// Of the inputs of these.
+FormatSet formats_of(std::initializer_list<const Linear*> readers);
 
 // Packs the matrices of a stage into `memory` and gives the file's pages back.
 struct Packer {

@@ -28,7 +28,7 @@ std::vector<float> EagleHead::feature(Cell target) {
   return y;
 }
 
-void EagleHead::add(Rows& rows, HeadRow row, const float* embedding, const float* state) const {
+void EagleHead::add(Rows& rows, BlockRow row, const float* embedding, const float* state) const {
   const size_t d = layers_->d_model();
   rows.rows.push_back(std::move(row));
   rows.embedding.insert(rows.embedding.end(), embedding, embedding + d);
@@ -47,7 +47,7 @@ void EagleHead::add_known(Rows& rows, SequenceId sequence, int32_t position, Cel
 void EagleHead::add_masked(Rows& rows, int32_t number) const {
   const size_t d = layers_->d_model(), n_states = mask_hidden_.size() / d;
   for (size_t j = 1; j < guesses_; ++j) {
-    HeadRow row = rows.rows.back();
+    BlockRow row = rows.rows.back();
     row.cell = Cell(n_cells_ + number * static_cast<int32_t>(guesses_ - 1) + static_cast<int32_t>(j) - 1);
     ++row.position;
     row.path.branch.push_back(row.cell);
@@ -66,8 +66,7 @@ std::vector<float> EagleHead::compute(Rows& rows) {
   std::vector<float> x = std::move(rows.state);
   for (size_t layer = 0; layer < layers_->n_layers(); ++layer) {
     if (layer > 0) layers_->normalise_for(layer, x.data(), n, inputs.data());
-    layers_->keep(layer, rows.rows, inputs.data());
-    layers_->advance(layer, rows.rows, inputs.data(), x.data());
+    layers_->compute(layer, rows.rows, inputs.data(), x.data());
   }
   return x;
 }

@@ -23,13 +23,13 @@ class EagleHead final : public HeadModule {
   static constexpr int32_t kMostAsked = 256;  // rows of a batch
 
   struct Rows {
-    std::vector<HeadRow> rows;
+    std::vector<BlockRow> rows;
     std::vector<float> embedding;  // [rows, d_model]
     std::vector<float> state;      // of the token before. [rows, d_model]
   };
   // From a token and the target's states of the one before it; nothing for the token at position 0.
   void add_known(Rows& rows, SequenceId sequence, int32_t position, Cell own, Token token, const Cell* before);
-  void add(Rows& rows, HeadRow row, const float* embedding, const float* state) const;
+  void add(Rows& rows, BlockRow row, const float* embedding, const float* state) const;
   void add_masked(Rows& rows, int32_t number) const;
   std::vector<float> feature(Cell target);
   std::vector<float> compute(Rows& rows);

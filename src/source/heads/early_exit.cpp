@@ -4,7 +4,7 @@ namespace sluice {
 
 void EarlyExit::run(const Batch& batch, std::vector<float>& hidden) {
   const size_t d = layers_->d_model();
-  std::vector<HeadRow> rows;
+  std::vector<BlockRow> rows;
   std::vector<float> x;
   for (const Row& row : batch.rows) {
     const Feature* feature = feature_of(batch, row);
@@ -16,8 +16,7 @@ void EarlyExit::run(const Batch& batch, std::vector<float>& hidden) {
   std::vector<float> inputs(x.size());
   for (size_t layer = 0; layer < layers_->n_layers(); ++layer) {
     layers_->normalise_for(layer, x.data(), rows.size(), inputs.data());
-    layers_->keep(layer, rows, inputs.data());
-    layers_->advance(layer, rows, inputs.data(), x.data());
+    layers_->compute(layer, rows, inputs.data(), x.data());
   }
   hidden.clear();
   for (size_t i = 0; i < batch.rows.size(); ++i)

@@ -1,27 +1,15 @@
 // Decoder layers over rows whose inputs a head chooses: what all kinds of heads compute with.
 #pragma once
 
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "compute/attention.h"
-#include "compute/kernels/kernels.h"
-#include "compute/layer.h"
-#include "compute/paths.h"
-#include "compute/rope.h"
+#include "compute/cpu_block.h"
 #include "model/head_file.h"
 
 namespace sluice {
-
-// A row in an attention: where its keys and values go, by which position they are turned, and what it sees.
-struct HeadRow {
-  Cell cell;
-  int32_t position = 0;
-  Path path;
-};
 
 // Keys and values are f32. Thread safety: none. Matrices are [rows, width], rows one after another.
 class HeadLayers {
@@ -35,10 +23,8 @@ class HeadLayers {
   size_t n_layers() const { return layers_.size(); }
   size_t d_model() const { return d_; }
 
-  // y (+)= x W^T. x: [n, n_in], y: [n, n_out].
-  void product(const Linear& weight, const float* x, size_t n, float* y, bool add = false) {
-    products({{&weight, y}}, x, n, add);
-  }
+  // y = x W^T. x: [n, n_in], y: [n, n_out].
+  void product(const Linear& weight, const float* x, size_t n, float* y);
   // Each row of x over its root mean square, times `weight` if there is one. x, y: [n, width]; may be the same.
   void normalise(const float* x, size_t n, size_t width, std::span<const float> weight, float* y) const;
   void normalise_for(size_t layer, const float* x, size_t n, float* y) const {
@@ -47,9 +33,10 @@ class HeadLayers {
   void embed(Token token, float* out) const { copy_row_f32(weights_.token_embedding, token, {out, d_}); }
 
   // Keys and values of the rows. inputs: what queries, keys and values are projected from, normed.
-  void keep(size_t layer, std::span<const HeadRow> rows, const float* inputs);
-  // The layer's work on x: [n, d_model], the rows' states, once the keys and values that they see are kept.
-  void advance(size_t layer, std::span<const HeadRow> rows, const float* inputs, float* x);
+  void keep(size_t layer, std::span<const BlockRow> rows, const float* inputs);
+  // The same, and the layer's work on x: [n, d_model], the rows' states. REQUIRES: what the rows see besides one
+  // another has been kept.
+  void compute(size_t layer, std::span<const BlockRow> rows, const float* inputs, float* x);
 
   // hidden: [n, d_model], before the norm; logits: [n, n_guessable].
   void logits(std::span<const float> hidden, std::span<float> logits);
@@ -57,32 +44,20 @@ class HeadLayers {
  private:
   HeadLayers(const HeadFile& file, HeadWeights weights, int32_t n_cells, int32_t threads);
   Status prepare(int32_t n_cells);
-  struct Product {
-    const Linear* weight;
-    float* y;
-  };
-  // Several of the same x, which is read and shared among the threads once.
-  void products(std::initializer_list<Product> wanted, const float* x, size_t n, bool add = false);
-  void turn(std::span<const HeadRow> rows, int32_t n_heads, float* values);
-
-  static constexpr size_t kRows = 64;  // that share a pass over a matrix
+  // So many rows share a pass over a matrix; more take their memory when they come.
+  static constexpr int32_t kRows = 64;
 
   const kernels::Kernels& kernels_ = kernels::kernels();
   HeadParameters parameters_;
   HeadWeights weights_;
   Arena packed_;
   size_t d_;
-  AttentionShape shape_;
-  Rope rope_;
-  TreeAttention attention_;
-  ThreadTeam team_;
+  CpuBlock block_;
   std::vector<Layer> layers_;
   std::vector<Linear> fc_;
   std::optional<Linear> output_;
   std::vector<float> output_norm_;
-  LinearInput input_{kRows};
-  AttentionScratch scratch_;
-  std::vector<float> q_, k_, v_, attended_, normed_, gate_, up_, angles_;
+  std::vector<float> normed_;
 };
 
 }  // namespace sluice

@@ -35,8 +35,8 @@ void HeadModule::enter(std::span<const PathUpdate> updates, std::span<const Row>
   for (const Row& row : rows) paths_.enter(row);
 }
 
-HeadRow HeadModule::head_row(SequenceId sequence, int32_t position, Cell own) const {
-  HeadRow row{.cell = own, .position = position - first_position_, .path = {}};
+BlockRow HeadModule::head_row(SequenceId sequence, int32_t position, Cell own) const {
+  BlockRow row{.cell = own, .position = position - first_position_, .path = {}};
   paths_.find({.sequence = sequence, .position = position, .cell = own}, row.path);
   for (int32_t left_out = 0; left_out < first_position_; ++left_out) {
     if (row.path.committed.empty())

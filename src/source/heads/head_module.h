@@ -46,8 +46,8 @@ class HeadModule {
         first_position_(first_position) {}
 
   // Of a token that has entered, in the head's cell `own`.
-  HeadRow head_row(SequenceId sequence, int32_t position, Cell own) const;
-  HeadRow head_row(const Row& row) const { return head_row(row.sequence, row.position, row.cell); }
+  BlockRow head_row(SequenceId sequence, int32_t position, Cell own) const;
+  BlockRow head_row(const Row& row) const { return head_row(row.sequence, row.position, row.cell); }
 
   // The state after a layer, or the embedding. out: [d_model]
   void state(Cell target, int32_t layer, float* out) const;

@@ -7,7 +7,7 @@ namespace sluice {
 SpdModule::SpdModule(std::unique_ptr<HeadLayers> layers, int32_t n_cells)
     : HeadModule(std::move(layers), n_cells, /*first_position=*/0) {}
 
-void SpdModule::add(Features& features, HeadRow row, int32_t depth, Cell target) const {
+void SpdModule::add(Features& features, BlockRow row, int32_t depth, Cell target) const {
   features.rows.push_back(std::move(row));
   features.depths.push_back(depth);
   features.states.push_back(concatenated(target, parameters().taps[static_cast<size_t>(depth)]));
@@ -64,29 +64,29 @@ void SpdModule::run(const Batch& batch, std::vector<float>& hidden) {
 
 // Section 3.2 with a single block of queries (appendix A.3): of the rows that are only seen, every layer's keys and
 // values come from their features.
-void SpdModule::run_single(std::span<const HeadRow> seen, std::span<const float> features,
-                           std::span<const HeadRow> asked, std::vector<float>& hidden) {
+void SpdModule::run_single(std::span<const BlockRow> seen, std::span<const float> features,
+                           std::span<const BlockRow> asked, std::vector<float>& hidden) {
   std::vector<float> inputs(std::max(features.size(), hidden.size()));
   for (size_t layer = 0; layer < layers_->n_layers(); ++layer) {
     layers_->normalise_for(layer, features.data(), seen.size(), inputs.data());
     layers_->keep(layer, seen, inputs.data());
     layers_->normalise_for(layer, hidden.data(), asked.size(), inputs.data());
-    layers_->keep(layer, asked, inputs.data());
-    layers_->advance(layer, asked, inputs.data(), hidden.data());
+    layers_->compute(layer, asked, inputs.data(), hidden.data());
   }
 }
 
 // The authors' later form: every row is a query too.
-void SpdModule::run_full(std::span<const HeadRow> seen, std::vector<float> x, std::span<const HeadRow> asked,
+void SpdModule::run_full(std::span<const BlockRow> seen, std::vector<float> x, std::span<const BlockRow> asked,
                          std::vector<float>& hidden) {
-  std::vector<float> inputs(x.size()), asked_inputs(hidden.size());
+  std::vector<float> inputs(std::max(x.size(), hidden.size()));
   for (size_t layer = 0; layer < layers_->n_layers(); ++layer) {
     layers_->normalise_for(layer, x.data(), seen.size(), inputs.data());
-    layers_->keep(layer, seen, inputs.data());
-    layers_->normalise_for(layer, hidden.data(), asked.size(), asked_inputs.data());
-    layers_->keep(layer, asked, asked_inputs.data());
-    layers_->advance(layer, asked, asked_inputs.data(), hidden.data());
-    if (layer + 1 < layers_->n_layers()) layers_->advance(layer, seen, inputs.data(), x.data());
+    if (layer + 1 < layers_->n_layers())
+      layers_->compute(layer, seen, inputs.data(), x.data());
+    else
+      layers_->keep(layer, seen, inputs.data());
+    layers_->normalise_for(layer, hidden.data(), asked.size(), inputs.data());
+    layers_->compute(layer, asked, inputs.data(), hidden.data());
   }
 }
 

@@ -15,15 +15,15 @@ class SpdModule final : public HeadModule {
  private:
   // Rows and their features, before and after the projection.
   struct Features {
-    std::vector<HeadRow> rows;
+    std::vector<BlockRow> rows;
     std::vector<int32_t> depths;
     std::vector<std::vector<float>> states;  // concatenated
   };
-  void add(Features& features, HeadRow row, int32_t depth, Cell target) const;
+  void add(Features& features, BlockRow row, int32_t depth, Cell target) const;
   std::vector<float> project(const Features& features);  // eq. (1). [rows, d_model]
-  void run_single(std::span<const HeadRow> seen, std::span<const float> features, std::span<const HeadRow> asked,
+  void run_single(std::span<const BlockRow> seen, std::span<const float> features, std::span<const BlockRow> asked,
                   std::vector<float>& hidden);
-  void run_full(std::span<const HeadRow> seen, std::vector<float> x, std::span<const HeadRow> asked,
+  void run_full(std::span<const BlockRow> seen, std::vector<float> x, std::span<const BlockRow> asked,
                 std::vector<float>& hidden);
 };
 

@@ -1,0 +1,239 @@
+#include "compute/cpu_block.h"
+
+namespace sluice {
+
+CpuBlock::CpuBlock(const HyperParameters& h, std::span<const float> rope_factors, int32_t n_cells, int32_t max_rows,
+                   int32_t threads)
+    : d_model_(h.d_model),
+      d_ff_(h.d_ff),
+      norm_epsilon_(h.norm_epsilon),
+      shape_{h.n_heads, h.n_kv_heads, h.head_dim},
+      rope_(h.rope, rope_factors),
+      attention_(shape_),
+      team_(threads),
+      normed_(static_cast<size_t>(threads), std::vector<float>(static_cast<size_t>(h.d_model))) {
+  for (int thread = 0; thread < threads; ++thread) scratch_.emplace_back(shape_, n_cells);
+  make_room(max_rows);
+}
+
+void CpuBlock::make_room(int64_t rows) {
+  const auto floats = [&](int64_t width) { return Memory(static_cast<size_t>(rows * width) * sizeof(float)); };
+  qkv_ = floats(qkv_width());
+  attended_ = floats(q_width());
+  gate_ = floats(d_ff_);
+  up_ = floats(d_ff_);
+  angles_ = floats(rope_.size());
+  max_rows_ = rows;
+  inputs_.clear();
+  for (int thread = 0; thread < team_.size(); ++thread)
+    inputs_.emplace_back(thread == 0 ? std::max(rows, kOwnInputRows) : kOwnInputRows);
+  for (const auto& [formats, n_in] : reserved_)
+    for (LinearInput& input : inputs_) input.reserve(formats, n_in);
+}
+
+void CpuBlock::reserve(FormatSet formats, int64_t n_in) {
+  reserved_.emplace_back(formats, n_in);
+  for (LinearInput& input : inputs_) input.reserve(formats, n_in);
+}
+
+void CpuBlock::reserve(const Layer& layer) {
+  reserve(layer.qkv_formats, layer.q.n_in());
+  reserve(layer.attention_out_formats, q_width());
+  reserve(layer.ffn_formats, d_model_);
+  reserve(layer.down_formats, d_ff_);
+}
+
+void CpuBlock::begin(std::span<const BlockRow> rows) {
+  if (std::ssize(rows) > max_rows_) make_room(std::max<int64_t>(std::ssize(rows), 2 * max_rows_));
+  n_rows_ = std::ssize(rows);
+  rows_ = rows;
+  find_tiles();
+}
+
+void CpuBlock::begin(int64_t n_rows) {
+  SLUICE_CHECK(n_rows <= max_rows_, "no more rows than there is room for");
+  n_rows_ = n_rows;
+  rows_ = {};
+}
+
+// Neighbours that have the same committed cells.
+void CpuBlock::find_tiles() {
+  tiles_.clear();
+  const auto committed = [&](int64_t row) { return rows_[static_cast<size_t>(row)].path.committed.data(); };
+  for (int64_t row = 0; row < n_rows_; ++row) {
+    const bool fits = !tiles_.empty() && row - tiles_.back().begin < TreeAttention::kRows;
+    if (fits && committed(row) == committed(tiles_.back().begin)) {
+      tiles_.back().end = row + 1;
+    } else {
+      tiles_.push_back({row, row + 1});
+    }
+  }
+}
+
+// Calls work(part) for pieces of [0, n) until the team has done them all.
+template <class Work>
+void CpuBlock::Thread::divide(int64_t n, int64_t grain, Work&& work) {
+  Pieces& pieces = b_.pieces_[n_done_ % kRing];
+  const auto next = [&] { return pieces.take(n, grain, b_.n_pieces()); };
+  for (Part part = next(); !part.empty(); part = next()) work(part);
+}
+
+// The same for the outputs of a product.
+template <class Work>
+void CpuBlock::Thread::divide_outputs(int64_t n, Work&& work) {
+  const int64_t groups = b_.n_rows_ < kernels::kRowsForTwoGroups ? 1 : 2;
+  divide(n, groups * Linear::kGrain, work);
+}
+
+// A divided operation is over for all.
+void CpuBlock::Thread::done() {
+  b_.team_.barrier();
+  if (thread_ == 0) b_.pieces_[(n_done_ + kRing / 2) % kRing].restart();
+  ++n_done_;
+}
+
+void CpuBlock::Thread::find_angles() {
+  const auto size = static_cast<size_t>(b_.rope_.size());
+  const Part mine = rows();
+  for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i)
+    b_.rope_.angles(b_.rows_[i].position, {b_.angles_.as<float>() + i * size, size});
+}
+
+void CpuBlock::Thread::normalise(const float* x, const std::vector<float>& weight, FormatSet formats) {
+  std::vector<float>& normed = b_.normed_[static_cast<size_t>(thread_)];
+  const Part mine = input_rows();
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    b_.kernels_.rms_norm(x + i * b_.d_model_, weight.data(), b_.d_model_, b_.norm_epsilon_, normed.data());
+    input().store(formats, i, normed);
+  }
+  input_written();
+}
+
+void CpuBlock::Thread::take(const float* x, int64_t width, FormatSet formats) {
+  const Part mine = input_rows();
+  for (int64_t i = mine.begin; i < mine.end; ++i)
+    input().store(formats, i, {x + i * width, static_cast<size_t>(width)});
+  input_written();
+}
+
+void CpuBlock::Thread::project(const Layer& layer) {
+  float* q = b_.qkv_.as<float>();
+  float* k = q + b_.q_width();
+  project({{&layer.q, q}, {&layer.k, k}, {&layer.v, k + b_.shape_.kv_width()}});
+}
+
+void CpuBlock::Thread::project_keys_and_values(const Layer& layer) {
+  float* k = b_.qkv_.as<float>() + b_.q_width();
+  project({{&layer.k, k}, {&layer.v, k + b_.shape_.kv_width()}});
+}
+
+// As if the outputs lay one after another, each product's from a multiple of the grain on.
+void CpuBlock::Thread::project(std::initializer_list<Product> products) {
+  const auto room_of = [](const Linear& linear) {
+    return (linear.n_out() + Linear::kGrain - 1) / Linear::kGrain * Linear::kGrain;
+  };
+  int64_t room = 0;
+  for (const Product& one : products) room += room_of(*one.weight);
+  divide_outputs(room, [&](Part outputs) {
+    for (const auto& [weight, y] : products) {
+      const Part own{std::max<int64_t>(outputs.begin, 0), std::min(outputs.end, weight->n_out())};
+      weight->multiply(input(), b_.n_rows_, own, {y, b_.qkv_width()});
+      outputs = {outputs.begin - room_of(*weight), outputs.end - room_of(*weight)};
+    }
+  });
+  done();
+}
+
+void CpuBlock::Thread::turn(int64_t row, float* heads, int32_t n, const std::vector<float>& norm) const {
+  const int32_t size = b_.rope_.size(), width = b_.shape_.head_dim;
+  const std::span<const float> angles{b_.angles_.as<float>() + row * size, static_cast<size_t>(size)};
+  for (float* head = heads; head < heads + n * width; head += width) {
+    if (!norm.empty()) b_.kernels_.rms_norm(head, norm.data(), width, b_.norm_epsilon_, head);
+    b_.rope_.turn(angles, head);
+  }
+}
+
+void CpuBlock::Thread::turn_and_keep(Layer& layer) {
+  const Part mine = rows();
+  for (int64_t i = mine.begin; i < mine.end; ++i)
+    turn(i, b_.qkv_.as<float>() + i * b_.qkv_width(), b_.shape_.n_heads, layer.q_norm);
+  turn_and_keep_keys(layer);
+}
+
+void CpuBlock::Thread::turn_and_keep_keys(Layer& layer) {
+  const Part mine = rows();
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    float* k = b_.qkv_.as<float>() + i * b_.qkv_width() + b_.q_width();
+    turn(i, k, b_.shape_.n_kv_heads, layer.k_norm);
+    layer.kv.write(b_.rows_[static_cast<size_t>(i)].cell, k, k + b_.shape_.kv_width());
+  }
+  b_.team_.barrier();
+}
+
+// Several rows: tiles of neighbours, which share most of their paths, by kv head. One row: its heads are divided.
+void CpuBlock::Thread::attend(const Layer& layer) {
+  const int64_t n_heads = b_.shape_.n_heads, n_kv_heads = b_.shape_.n_kv_heads, group = n_heads / n_kv_heads;
+  AttentionRow tile[TreeAttention::kRows];
+  const auto run = [&](int64_t first, int64_t n, Part heads) {
+    for (int64_t i = 0; i < n; ++i) {
+      tile[i] = {&b_.rows_[static_cast<size_t>(first + i)].path, b_.qkv_.as<float>() + (first + i) * b_.qkv_width(),
+                 b_.attended_.as<float>() + (first + i) * b_.q_width()};
+    }
+    b_.attention_.run(layer.kv, {tile, static_cast<size_t>(n)}, heads, b_.scratch_[static_cast<size_t>(thread_)]);
+  };
+  if (b_.n_rows_ == 1) {
+    const Part mine = part_of(n_heads, 1, thread_, b_.team_.size());
+    for (int64_t head = mine.begin; head < mine.end;) {
+      const int64_t end = std::min(mine.end, (head / group + 1) * group);
+      run(0, 1, {head, end});
+      head = end;
+    }
+  } else {
+    divide(std::ssize(b_.tiles_) * n_kv_heads, 1, [&](Part units) {
+      for (int64_t unit = units.begin; unit < units.end; ++unit) {
+        const Part rows = b_.tiles_[static_cast<size_t>(unit / n_kv_heads)];
+        const int64_t kv_head = unit % n_kv_heads;
+        run(rows.begin, rows.end - rows.begin, {kv_head * group, (kv_head + 1) * group});
+      }
+    });
+  }
+  done();
+}
+
+void CpuBlock::Thread::add_attended(const Layer& layer, float* x) {
+  take(b_.attended_.as<float>(), b_.q_width(), layer.attention_out_formats);
+  add_product(layer.attention_out, x);
+}
+
+// gate = silu(gate) * up, each thread on the outputs that it computed itself.
+void CpuBlock::Thread::gate(const Layer& layer) {
+  float* const gate = b_.gate_.as<float>();
+  float* const up = b_.up_.as<float>();
+  divide_outputs(b_.d_ff_, [&](Part outputs) {
+    layer.gate.multiply(input(), b_.n_rows_, outputs, {gate, b_.d_ff_});
+    layer.up.multiply(input(), b_.n_rows_, outputs, {up, b_.d_ff_});
+    for (int64_t i = 0; i < b_.n_rows_; ++i) {
+      const int64_t at = i * b_.d_ff_ + outputs.begin;
+      b_.kernels_.silu_times(gate + at, up + at, outputs.end - outputs.begin);
+    }
+  });
+  done();
+}
+
+void CpuBlock::Thread::add_gated(const Layer& layer, float* x) {
+  take(b_.gate_.as<float>(), b_.d_ff_, layer.down_formats);
+  add_product(layer.down, x);
+}
+
+void CpuBlock::Thread::add_product(const Linear& weight, float* x) {
+  product(weight, x, /*add=*/true);
+  done();
+}
+
+void CpuBlock::Thread::product(const Linear& weight, float* y, bool add) {
+  divide_outputs(weight.n_out(), [&](Part outputs) {
+    weight.multiply(input(), b_.n_rows_, outputs, {y, weight.n_out(), add});
+  });
+}
+
+}  // namespace sluice

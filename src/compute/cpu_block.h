@@ -1,0 +1,160 @@
+// The operations of compute/block.h on this machine's processors: a team of threads goes through them together.
+//
+// Exactness: what comes of a row depends on its input and on its path alone, to the last bit. Threads split rows, heads
+// and outputs, never a sum.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "compute/attention.h"
+#include "compute/kernels/kernels.h"
+#include "compute/layer.h"
+#include "compute/linear.h"
+#include "compute/memory.h"
+#include "compute/paths.h"
+#include "compute/rope.h"
+#include "compute/thread_team.h"
+#include "model/model_file.h"
+
+namespace sluice {
+
+// A row in an attention: where its keys and values go, by which position they are turned, and what it sees.
+struct BlockRow {
+  Cell cell;
+  int32_t position = 0;
+  Path path;
+};
+
+// Matrices are [rows, width], rows one after another. Thread safety: none; one thread calls it, and its team works.
+class CpuBlock {
+ public:
+  // Of a model with these layers; cells 0 … n_cells - 1 may be used. More rows than max_rows take their memory when
+  // they come.
+  CpuBlock(const HyperParameters& hparams, std::span<const float> rope_factors, int32_t n_cells, int32_t max_rows,
+           int32_t threads);
+
+  ThreadTeam& team() { return team_; }
+  const AttentionShape& shape() const { return shape_; }
+  int64_t max_rows() const { return max_rows_; }
+
+  // Makes room for inputs of products, n_in values wide, in these formats.
+  void reserve(FormatSet formats, int64_t n_in);
+  void reserve(const Layer& layer);
+
+  // The rows at hand: of a layer; or so many of nothing but products, at most max_rows. `rows` must stay.
+  void begin(std::span<const BlockRow> rows);
+  void begin(int64_t n_rows);
+
+  // One thread's way through the operations. All threads call the same ones in the same order, and each operation
+  // returns when the next one may read what it has left.
+  class Thread {
+   public:
+    Thread(CpuBlock& block, int thread) : b_(block), thread_(thread) {}
+
+    // Its own of the rows, in what isn't an operation.
+    Part rows() const { return part_of(b_.n_rows_, 1, thread_, b_.team_.size()); }
+    // After each thread has written its own rows, unless an operation comes that reads no others.
+    void own_rows_written() {
+      if (b_.inputs_are_own()) b_.team_.barrier();
+    }
+    // The angles by which its own rows are turned. REQUIRES: called before the first layer.
+    void find_angles();
+
+    // The input of the next products becomes x: [rows, width], normed or as it is.
+    void normalise(const float* x, const std::vector<float>& weight, FormatSet formats);
+    void take(const float* x, int64_t width, FormatSet formats);
+
+    void project(const Layer& layer);
+    void project_keys_and_values(const Layer& layer);
+    void turn_and_keep(Layer& layer);
+    void turn_and_keep_keys(Layer& layer);
+    void attend(const Layer& layer);
+    void add_attended(const Layer& layer, float* x);
+    void gate(const Layer& layer);
+    void add_gated(const Layer& layer, float* x);
+    // y (+)= input W^T. y: [rows, n_out]. Is the last operation of a region.
+    void product(const Linear& weight, float* y, bool add = false);
+
+   private:
+    struct Product {
+      const Linear* weight;
+      float* y;
+    };
+    void project(std::initializer_list<Product> products);
+    void add_product(const Linear& weight, float* x);
+    void turn(int64_t row, float* heads, int32_t n, const std::vector<float>& norm) const;
+    LinearInput& input() const { return b_.inputs_[b_.inputs_are_own() ? static_cast<size_t>(thread_) : 0]; }
+    Part input_rows() const { return b_.inputs_are_own() ? Part{0, b_.n_rows_} : rows(); }
+    void input_written() {
+      if (!b_.inputs_are_own()) b_.team_.barrier();
+    }
+    template <class Work>
+    void divide(int64_t n, int64_t grain, Work&& work);
+    template <class Work>
+    void divide_outputs(int64_t n, Work&& work);
+    void done();
+
+    CpuBlock& b_;
+    int thread_;
+    size_t n_done_ = 0;  // divided operations
+  };
+
+  // Calls work(thread) on every thread of the team.
+  template <class Work>
+  void run(Work&& work) {
+    for (Pieces& pieces : pieces_) pieces.restart();
+    team_.run([&](int thread) {
+      Thread one(*this, thread);
+      work(one);
+    });
+  }
+
+ private:
+  // Of few rows each thread makes an input of its own: that takes less time than to wait for the others.
+  static constexpr int64_t kOwnInputRows = 2;
+  bool inputs_are_own() const { return n_rows_ <= kOwnInputRows; }
+
+  // Many pieces leave little to wait for, but a thread that begins one waits for memory; more rows hide that.
+  int64_t n_pieces() const {
+    constexpr int64_t kMostEach = 8;
+    return team_.size() == 1 ? 1 : std::clamp<int64_t>(n_rows_ / 4, 1, kMostEach) * team_.size();
+  }
+  int64_t q_width() const { return int64_t{shape_.n_heads} * shape_.head_dim; }
+  int64_t qkv_width() const { return q_width() + 2 * shape_.kv_width(); }
+  void make_room(int64_t rows);
+  void find_tiles();
+
+  const kernels::Kernels& kernels_ = kernels::kernels();
+  int64_t d_model_, d_ff_;
+  float norm_epsilon_;
+  AttentionShape shape_;
+  Rope rope_;
+  TreeAttention attention_;
+  ThreadTeam team_;
+  std::vector<std::pair<FormatSet, int64_t>> reserved_;
+  int64_t max_rows_ = 0;
+
+  // Of the rows at hand.
+  int64_t n_rows_ = 0;
+  std::span<const BlockRow> rows_;
+  std::vector<Part> tiles_;                 // rows that go through attention together
+  std::vector<LinearInput> inputs_;         // [thread], the first with room for max_rows, the others for few
+  Memory qkv_;                              // [rows, q_width + 2 kv_width]: queries, keys, values
+  Memory attended_;                         // [rows, q_width]
+  Memory gate_, up_;                        // [rows, d_ff]
+  Memory angles_;                           // [rows, rope size]
+  std::vector<std::vector<float>> normed_;  // [thread][d_model]
+  std::vector<AttentionScratch> scratch_;   // [thread]
+
+  // How far the operations have got that threads take piece by piece: those of operation n, n + kRing, … in one place,
+  // made ready while the operation half a ring before is over for all.
+  static constexpr size_t kRing = 8;
+  std::array<Pieces, kRing> pieces_;
+};
+
+}  // namespace sluice
