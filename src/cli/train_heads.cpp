@@ -78,9 +78,8 @@ void add_train_options(CLI::App& command, HeadOptions& options) {
       .add_option("--output-type", train.output_type,
                   "Of the output matrix, which bears coarse steps worst (default: as --type)")
       ->check(one_of(types));
-  command.add_option("--dtype", train.dtype, "Of the products while training; bf16 pays where the processor has it")
-      ->capture_default_str()
-      ->check(one_of({"f32", "bf16"}));
+  add_choice(command, "--dtype", train.dtype, kPrecisions,
+             "Of the products while training; bf16 pays where the processor has it");
   command.add_option("--seed", train.seed, "Another seed, another order")->capture_default_str()->check(seed_number());
   command.add_option("--threads", train.threads, "CPU threads (default: all cores)")->check(whole_number(1, 256));
   add_model_option(command, options.model);
@@ -127,8 +126,8 @@ Result<std::vector<int32_t>> boundaries(std::span<const int32_t> inner, int32_t 
   return cuts;
 }
 
-Status check_depth(int32_t layers, const std::string& init, const ModelFile& model) {
-  if (init != "random" && layers > model.hparams().n_layers)
+Status check_depth(int32_t layers, Init init, const ModelFile& model) {
+  if (init != Init::kRandom && layers > model.hparams().n_layers)
     return input_error(
         fmt::format("--layers {}: the module begins as the model's layers, of which there are {}; take "
                     "fewer, or --init random",
@@ -166,11 +165,8 @@ void add_train_spd(CLI::App& train, Action& action) {
   add_choice(command, "--fill", spd.fill, kFills,
              "Tokens in flight while training: uniform, half of the time n (the paper's), or flushes, mostly few, as "
              "flushes leave them");
-  command
-      .add_option("--init", spd.init,
-                  "How the layers begin: as the target's last on fitted states (lens), as its last or first, at random")
-      ->capture_default_str()
-      ->check(one_of({"lens", "last", "first", "random"}));
+  add_choice(command, "--init", spd.init, kSpdInits,
+             "How the layers begin: as the target's last on fitted states (lens), as its last or first, at random");
   command.add_flag("--output-timing", spd.output_timing, "Ablation: guess after the step, on its output");
   command.add_flag("--single-depth", spd.single_depth, "Ablation: only the deepest state of each token");
   command.add_flag("--shared-fc", spd.shared_fc, "Ablation: one FC for the depths 1 to n");
@@ -216,9 +212,7 @@ void add_train_eagle3(CLI::App& train, Action& action) {
       ->check(number(0, 1000));
   command.add_flag("--norm-before-fc,!--no-norm-before-fc", eagle3.norm_before_fc,
                    "An RMS norm before the features are fused");
-  command.add_option("--init", eagle3.init, "How the layer begins: as the target's, or at random")
-      ->capture_default_str()
-      ->check(one_of({"last", "random"}));
+  add_choice(command, "--init", eagle3.init, kEagleInits, "How the layer begins: as the target's, or at random");
   add_train_options(command, options->head);
   command.callback([options, &action] {
     action = [options] {
@@ -246,14 +240,10 @@ Status check_layers(const std::vector<int32_t>& layers, const ModelFile& model) 
 struct ShallowCommand {
   HeadOptions head;
   ShallowOptions shallow;
-  std::string init = "target";
 };
 
-void add_init_option(CLI::App& command, std::string& init, const char* otherwise) {
-  command.add_option("--init", init, std::string("How the layers begin: as the target's, or at random"))
-      ->capture_default_str()
-      ->check(one_of({otherwise, "random"}));
-}
+constexpr const char* kInitHelp = "How the layers begin: as the target's, or at random";
+constexpr Choice<bool> kShallowRandom[] = {{"target", false}, {"random", true}};
 
 }  // namespace
 
@@ -272,7 +262,7 @@ void add_train_exit(CLI::App& train, Action& action) {
   command.add_option("--exit", shallow.input, "Exit after so many layers instead")->check(whole_number(0));
   add_layers_option(command, shallow.layers,
                     "Layers of the target that the exit's own begin as (default: none, a norm and a matrix)");
-  add_init_option(command, options->init, "target");
+  add_choice(command, "--init", shallow.random, kShallowRandom, kInitHelp);
   add_train_options(command, options->head);
   command.callback([options, &action] {
     action = [options] {
@@ -286,7 +276,6 @@ void add_train_exit(CLI::App& train, Action& action) {
                           if (shallow.input < 0) shallow.input = n_layers / shallow.stages;
                           if (shallow.input > n_layers)
                             return input_error("--exit: the model has only " + std::to_string(n_layers) + " layers");
-                          shallow.random = options->init == "random";
                           return train_shallow(model, shallow, options->head.train, hooks);
                         });
     };
@@ -305,7 +294,7 @@ void add_train_draft(CLI::App& train, Action& action) {
   shallow.layers = {};
   add_layers_option(command, shallow.layers,
                     "Layers of the target that the draft's begin as (default: the first four)");
-  add_init_option(command, options->init, "target");
+  add_choice(command, "--init", shallow.random, kShallowRandom, kInitHelp);
   add_train_options(command, options->head);
   command.callback([options, &action] {
     action = [options] {
@@ -316,7 +305,6 @@ void add_train_draft(CLI::App& train, Action& action) {
                           if (shallow.layers.empty())
                             for (int32_t l = 0; l < std::min(4, model.hparams().n_layers); ++l)
                               shallow.layers.push_back(l);
-                          shallow.random = options->init == "random";
                           return train_shallow(model, shallow, options->head.train, hooks);
                         });
     };
@@ -347,16 +335,14 @@ void add_train_p_eagle(CLI::App& train, Action& action) {
   command.add_option("--segments", p_eagle.segments, "Segments of a sequence, with gradients accumulated over them")
       ->capture_default_str()
       ->check(whole_number(1, 4096));
-  command
-      .add_option("--hidden", p_eagle.hidden, "Hidden state of the masked positions: one shared, or one for each depth")
-      ->capture_default_str()
-      ->check(one_of({"shared", "depth"}));
+  add_choice(command, "--hidden", p_eagle.hidden, kMaskedStates,
+             "Hidden state of the masked positions: one shared, or one for each depth");
   command.add_flag("--train-embedding", p_eagle.train_embedding,
                    "Train the whole token embedding; the file grows by it");
   add_list_option(command, "--taps", p_eagle.taps, "Layers of the features, three (default: 2, L/2, L-3)")
       .check(whole_number(0))
       ->expected(3);
-  add_init_option(command, p_eagle.init, "last");
+  add_choice(command, "--init", p_eagle.init, kEagleInits, kInitHelp);
   add_train_options(command, options->head);
   command.callback([options, &action] {
     action = [options] {

@@ -27,7 +27,7 @@ Eagle3::Eagle3(const ModelFile& model, const TargetTensors& target, Eagle3Option
   parameters_.add("fc.weight", random_matrix(d, 3 * d));
   if (options_.norm_before_fc) parameters_.add("enc.output_norm.weight", torch::ones({3 * d}));
   // The layer begins as the target's last one on the hidden state and its first one on the embedding.
-  if (options_.init == "random") {
+  if (options_.init == Init::kRandom) {
     Parameters layer;
     add_random_layer(layer, 0, shape_);
     for (const char* half : {"attn_q", "attn_k", "attn_v"}) {
@@ -69,7 +69,7 @@ nlohmann::json Eagle3::settings() const {
 std::vector<int32_t> Eagle3::taps() const {
   std::vector<int32_t> taps = options_.taps;
   taps.push_back(hparams_.n_layers);
-  if (options_.init != "random") taps.push_back(hparams_.n_layers - 1);
+  if (options_.init != Init::kRandom) taps.push_back(hparams_.n_layers - 1);
   return taps;
 }
 
@@ -159,7 +159,7 @@ LossFigures Eagle3::accumulate(const Captured& example, uint64_t, double weight)
 // to what it takes at the next one, whose successor is wanted, they know less: more guesses are right at first, fewer
 // soon.
 void Eagle3::begin(const std::function<Captured(size_t)>& example, size_t n) {
-  if (options_.init == "random" || !options_.norm_before_fc) return;
+  if (options_.init == Init::kRandom || !options_.norm_before_fc) return;
   const torch::NoGradGuard frozen;
   std::vector<std::pair<torch::Tensor, torch::Tensor>> data;
   for (size_t i = 0; i < std::min<size_t>(n, 32); ++i) {

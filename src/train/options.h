@@ -21,13 +21,28 @@ inline constexpr Choice<Attention> kAttentions[] = {{"single", Attention::kSingl
 enum class Fill : uint8_t { kUniform, kFlushes };
 inline constexpr Choice<Fill> kFills[] = {{"uniform", Fill::kUniform}, {"flushes", Fill::kFlushes}};
 
+// How a head's layers begin: as the target's last on fitted states, as its last or first, at random (docs/training.md).
+enum class Init : uint8_t { kLens, kLast, kFirst, kRandom };
+inline constexpr Choice<Init> kSpdInits[] = {
+    {"lens", Init::kLens}, {"last", Init::kLast}, {"first", Init::kFirst}, {"random", Init::kRandom}};
+inline constexpr Choice<Init> kEagleInits[] = {{"last", Init::kLast}, {"random", Init::kRandom}};
+
+// P-EAGLE's hidden state of the masked positions: one, or one for each depth (an ablation).
+enum class MaskedState : uint8_t { kShared, kByDepth };
+inline constexpr Choice<MaskedState> kMaskedStates[] = {{"shared", MaskedState::kShared},
+                                                        {"depth", MaskedState::kByDepth}};
+
+// Of products while training; parameters and everything else are f32.
+enum class Precision : uint8_t { kF32, kBf16 };
+inline constexpr Choice<Precision> kPrecisions[] = {{"f32", Precision::kF32}, {"bf16", Precision::kBf16}};
+
 struct SpdOptions {
   std::vector<int32_t> cuts;  // n + 1: first layers of the stages, and the number of layers
   int32_t layers = 2;         // L_s
   Attention attention = Attention::kSingle;
   Fill fill = Fill::kUniform;
   bool feature_norm = true;
-  std::string init = "lens";  // "lens", "last", "first", "random": see docs/training.md
+  Init init = Init::kLens;
   // Ablations of the paper.
   bool output_timing = false, single_depth = false, shared_fc = false;
 };
@@ -37,8 +52,8 @@ struct Eagle3Options {
   int32_t unroll = 5;         // steps of the training-time test
   double decay = 0.8;         // weight of step i's loss is decay^i
   bool norm_before_fc = true;
-  double hca = 0;  // weight of the harmonised context alignment loss; 0: off
-  std::string init = "last";
+  double hca = 0;           // weight of the harmonised context alignment loss; 0: off
+  Init init = Init::kLast;  // or at random
 };
 
 // An early exit (PPSD) or a draft model: some layers over the states after one of the target's layers.
@@ -53,13 +68,13 @@ struct ShallowOptions {
 struct PEagleOptions {
   std::vector<int32_t> taps;  // three; empty: 2, L/2, L-3
   int32_t layers = 2;
-  int32_t groups = 8;             // K_train: depths trained, the next-token depth 0 included
-  double retention = 0.8;         // r of COD: depth d keeps a share r^d of its positions
-  int32_t segments = 1;           // of a sequence, with gradients accumulated
-  std::string hidden = "shared";  // of the masked positions: "shared", or "depth" (an ablation: one for each depth)
-  bool train_embedding = false;   // unfreeze the whole token embedding, not only the mask row
+  int32_t groups = 8;      // K_train: depths trained, the next-token depth 0 included
+  double retention = 0.8;  // r of COD: depth d keeps a share r^d of its positions
+  int32_t segments = 1;    // of a sequence, with gradients accumulated
+  MaskedState hidden = MaskedState::kShared;
+  bool train_embedding = false;  // unfreeze the whole token embedding, not only the mask row
   int32_t evaluate_depths = 7;
-  std::string init = "last";
+  Init init = Init::kLast;  // or at random
 };
 
 struct TrainOptions {
@@ -78,7 +93,7 @@ struct TrainOptions {
   int64_t evaluate_every = 50'000;    // tokens
   int64_t checkpoint_every = 50'000;  // tokens
   int32_t held_out = 40;              // examples of an evaluation
-  std::string dtype = "f32";          // of products: f32 or bf16; parameters and everything else are f32
+  Precision dtype = Precision::kF32;
   uint64_t seed = 0;
   int32_t threads = 0;
   bool overlap = true;       // capture the next example while training on this one

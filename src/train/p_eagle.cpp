@@ -23,13 +23,14 @@ PEagle::PEagle(const HyperParameters& hparams, const TargetTensors& target, PEag
   const auto mean = embedding.mean(0);
   parameters_.add("mask_embedding", mean * (size(embedding) / size(mean)));
   // Not zeros, from which a norm passes on gradients hundreds of times larger than everybody else's.
-  parameters_.add("mask_hidden", options_.hidden == "depth" ? torch::randn({options_.groups, d}) : torch::randn({d}));
+  parameters_.add("mask_hidden",
+                  options_.hidden == MaskedState::kByDepth ? torch::randn({options_.groups, d}) : torch::randn({d}));
   parameters_.add("fc.weight", random_matrix(d, 3 * d));
   parameters_.add("feature_norm.weight", torch::ones({3 * d}));
   for (int64_t i = 0; i < options_.layers; ++i) {
     const int64_t from = hparams.n_layers - options_.layers + i;
     Parameters layer;
-    if (options_.init == "random")
+    if (options_.init == Init::kRandom)
       add_random_layer(layer, i, shape_);
     else
       add_layer(layer, i, shape_, target, from);
@@ -43,21 +44,25 @@ PEagle::PEagle(const HyperParameters& hparams, const TargetTensors& target, PEag
         parameters_.add(entry.name, entry.values);
         continue;
       }
-      const auto on_embedding = options_.init == "random" ? random_matrix(entry.values.size(0), d)
-                                                          : to_tensor(target.floats(entry.name), entry.values.sizes());
+      const auto on_embedding = options_.init == Init::kRandom
+                                    ? random_matrix(entry.values.size(0), d)
+                                    : to_tensor(target.floats(entry.name), entry.values.sizes());
       parameters_.add(entry.name, torch::cat({on_embedding, entry.values.detach()}, 1));
     }
   }
   parameters_.add("blk.0.attn_norm_2.weight", parameters_["blk.0.attn_norm.weight"].detach().clone());
-  if (options_.init == "random") return;
+  if (options_.init == Init::kRandom) return;
   const torch::NoGradGuard frozen;
   parameters_["blk.0.attn_norm.weight"].copy_(to_tensor(target.floats(layer_tensor(0, "attn_norm")), {d}));
 }
 
 nlohmann::json PEagle::settings() const {
-  return {{"kind", "p-eagle"},         {"taps", options_.taps},
-          {"groups", options_.groups}, {"retention", options_.retention},
-          {"hidden", options_.hidden}, {"train_embedding", options_.train_embedding}};
+  return {{"kind", "p-eagle"},
+          {"taps", options_.taps},
+          {"groups", options_.groups},
+          {"retention", options_.retention},
+          {"hidden", name_of(kMaskedStates, options_.hidden)},
+          {"train_embedding", options_.train_embedding}};
 }
 
 std::vector<int32_t> PEagle::taps() const {
@@ -100,7 +105,7 @@ torch::Tensor PEagle::forward(const torch::Tensor& features, const std::vector<T
   const auto back = torch::argsort(torch::cat({known_rows, masked_rows}));
   const auto n_masked = static_cast<int64_t>(masked.size()), d = shape_.d_model;
   const auto hidden_of_masked =
-      options_.hidden == "depth"
+      options_.hidden == MaskedState::kByDepth
           ? p["mask_hidden"].index_select(0, torch::tensor(masked_depths, torch::kLong).clamp_max(options_.groups - 1))
           : p["mask_hidden"].unsqueeze(0).expand({n_masked, d});
   const auto hidden = torch::cat({fused(features.index_select(0, at.index_select(0, known_rows))), hidden_of_masked})
@@ -158,7 +163,7 @@ LossFigures PEagle::accumulate(const Captured& example, uint64_t draw, double we
 }
 
 void PEagle::begin(const std::function<Captured(size_t)>& example, size_t n) {
-  if (options_.init == "random") return;
+  if (options_.init == Init::kRandom) return;
   const torch::NoGradGuard frozen;
   std::vector<std::pair<torch::Tensor, torch::Tensor>> data;
   for (size_t i = 0; i < std::min<size_t>(n, 32); ++i) {

@@ -41,10 +41,11 @@ Spd::Spd(const HyperParameters& hparams, const TargetTensors& target, SpdOptions
       taps_(spd_taps(options_.cuts, options_.single_depth)),
       output_(parameters_, shape_, target, std::move(vocabulary)) {
   for (int64_t i = 0; i < options_.layers; ++i) {
-    if (options_.init == "random")
+    if (options_.init == Init::kRandom)
       add_random_layer(parameters_, i, shape_);
     else
-      add_layer(parameters_, i, shape_, target, options_.init == "first" ? i : hparams.n_layers - options_.layers + i);
+      add_layer(parameters_, i, shape_, target,
+                options_.init == Init::kFirst ? i : hparams.n_layers - options_.layers + i);
   }
   for (int64_t k = newest_depth(); k <= n_; ++k) {
     const int64_t d = shape_.d_model, n_in = d * static_cast<int64_t>(taps_[static_cast<size_t>(k)].size());
@@ -71,7 +72,7 @@ nlohmann::json Spd::settings() const {
 std::vector<int32_t> Spd::taps() const {
   std::vector<int32_t> all = {options_.cuts.back()};  // for the target's distribution
   for (const auto& of_depth : taps_) all.insert(all.end(), of_depth.begin(), of_depth.end());
-  if (options_.init == "lens") all.push_back(options_.cuts.back() - options_.layers);
+  if (options_.init == Init::kLens) all.push_back(options_.cuts.back() - options_.layers);
   return all;
 }
 
@@ -196,7 +197,7 @@ LossFigures Spd::accumulate(const Captured& example, uint64_t draw, double weigh
 // "lens": each FC begins as the linear map from its states to what the first of the target's last layers takes, by
 // least squares, so that the module begins as the target's end on guessed hidden states.
 void Spd::begin(const std::function<Captured(size_t)>& example, size_t n) {
-  if (options_.init != "lens") return;
+  if (options_.init != Init::kLens) return;
   const torch::NoGradGuard frozen;
   std::map<std::string, LeastSquares> fits;
   double scale = 0, rows = 0;

@@ -200,7 +200,7 @@ class Training {
     for (int32_t i = 0; i < options_.batch; ++i) {
       const uint64_t draw = options_.seed * 0x9e3779b97f4a7c15u + place_;
       const Captured example = captured();
-      const ProductPrecision precision(options_.dtype == "bf16");
+      const ProductPrecision precision(options_.dtype == Precision::kBf16);
       const LossFigures one =
           trainee_.accumulate(example, draw, 1.0 / static_cast<double>(std::max<int64_t>(1, count)));
       loss.sum += one.sum;

@@ -45,7 +45,7 @@ class Eagle3Test : public testing::Test {
 
 TEST_F(Eagle3Test, TheTrainingTimeTestIsWhatDraftingDoes) {
   const torch::NoGradGuard frozen;
-  for (const char* init : {"random", "last"}) {
+  for (const Init init : {Init::kRandom, Init::kLast}) {
     Eagle3 head(opened_.model, target_, {.taps = {1, 3, 5}, .init = init}, first_tokens(20));
     for (const int64_t first : {0, 3}) {
       const auto steps = head.unroll(head.features(made_->captured), made_->example.tokens, first, 4);
@@ -54,7 +54,7 @@ TEST_F(Eagle3Test, TheTrainingTimeTestIsWhatDraftingDoes) {
         ASSERT_EQ(steps[static_cast<size_t>(j)].state.size(0), kTokens - 1 - j - first);
         for (int64_t position = first; position < kTokens - 1 - j; ++position)
           EXPECT_LT(distance(steps[static_cast<size_t>(j)].state[position - first], drafted(head, position, j)), 2e-4)
-              << init << " position " << position << " step " << j;
+              << static_cast<int>(init) << " position " << position << " step " << j;
       }
     }
   }

@@ -93,7 +93,7 @@ class TrainedHead : public testing::Test {
 TEST_F(TrainedHead, OfEveryKindOpens) {
   for (const char* type : {"f16", "q8_0"}) {
     const auto spd = options("spd", type);
-    ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = "last"}, spd, hooks_));
+    ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = Init::kLast}, spd, hooks_));
     expect_opens(spd, HeadKind::kSpd);
     const auto eagle3 = options("eagle3", type);
     ASSERT_TRUE(train_eagle3(model_, {.taps = {1, 3, 5}, .unroll = 2}, eagle3, hooks_));
@@ -115,7 +115,7 @@ TEST_F(TrainedHead, OfEveryKindOpens) {
 TEST_F(TrainedHead, OutputMatrixMayHaveAnotherType) {
   auto spd = options("spd-mixed", "iq4_nl");
   spd.output_type = "q5_1";
-  ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = "last"}, spd, hooks_));
+  ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = Init::kLast}, spd, hooks_));
   expect_opens(spd, HeadKind::kSpd);
 }
 
@@ -123,7 +123,7 @@ TEST_F(TrainedHead, SmallTypesStayCloseToWhatWasTrained) {
   // The largest step of a block of 32: its largest value over half of the levels.
   for (const auto& [type, levels] : {std::pair{"q5_0", 16.0}, std::pair{"q4_0", 8.0}}) {
     const auto spd = options("spd-small", type);
-    ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = "last"}, spd, hooks_));
+    ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = Init::kLast}, spd, hooks_));
     expect_opens(spd, HeadKind::kSpd);
     const auto trained = *read_gguf(spd.out + "/checkpoint.gguf"), exported = *read_gguf(spd.out + "/head.gguf");
     for (const auto& [name, tensor] : exported.tensors) {
@@ -149,7 +149,7 @@ TEST_F(TrainedHead, AblationsOpenToo) {
                          .layers = 1,
                          .attention = Attention::kSingle,
                          .feature_norm = false,
-                         .init = "first",
+                         .init = Init::kFirst,
                          .output_timing = true,
                          .single_depth = true,
                          .shared_fc = true},
@@ -159,10 +159,14 @@ TEST_F(TrainedHead, AblationsOpenToo) {
   EXPECT_EQ(head->parameters().taps, (std::vector<std::vector<int32_t>>{{0}, {3}, {6}}));
   EXPECT_FALSE(head->parameters().full_attention);
   const auto p_eagle = options("p-eagle-ablated", "f16");
-  ASSERT_TRUE(train_p_eagle(
-      model_,
-      {.taps = {1, 3, 5}, .layers = 1, .groups = 3, .hidden = "depth", .train_embedding = true, .evaluate_depths = 2},
-      p_eagle, hooks_));
+  ASSERT_TRUE(train_p_eagle(model_,
+                            {.taps = {1, 3, 5},
+                             .layers = 1,
+                             .groups = 3,
+                             .hidden = MaskedState::kByDepth,
+                             .train_embedding = true,
+                             .evaluate_depths = 2},
+                            p_eagle, hooks_));
   const auto other = HeadFile::open(p_eagle.out + "/head.gguf", model_);
   ASSERT_TRUE(other) << other.error().message;
   EXPECT_EQ(other->map()->mask_hidden.ne[1], 3);

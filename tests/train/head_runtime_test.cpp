@@ -122,18 +122,21 @@ void expect_spd(SpdOptions options) {
 }
 
 TEST(HeadRuntime, SpdSaysAtEveryFillWhatItWasTrainedToSay) {
-  expect_spd({.layers = 2, .attention = Attention::kSingle, .init = "last"});
+  expect_spd({.layers = 2, .attention = Attention::kSingle, .init = Init::kLast});
 }
-TEST(HeadRuntime, SpdWithAllRowsAsQueries) { expect_spd({.layers = 2, .attention = Attention::kFull, .init = "last"}); }
+TEST(HeadRuntime, SpdWithAllRowsAsQueries) {
+  expect_spd({.layers = 2, .attention = Attention::kFull, .init = Init::kLast});
+}
 TEST(HeadRuntime, SpdOneLayerWithoutNorms) {
-  expect_spd({.layers = 1, .attention = Attention::kSingle, .feature_norm = false, .init = "last"});
+  expect_spd({.layers = 1, .attention = Attention::kSingle, .feature_norm = false, .init = Init::kLast});
 }
 TEST(HeadRuntime, SpdSharedMatrixSingleDepth) {
-  expect_spd({.layers = 2, .attention = Attention::kFull, .init = "last", .single_depth = true, .shared_fc = true});
+  expect_spd(
+      {.layers = 2, .attention = Attention::kFull, .init = Init::kLast, .single_depth = true, .shared_fc = true});
 }
 
 TEST(HeadRuntime, SpdFromTheStatesAfterAStep) {
-  expect_spd({.layers = 2, .attention = Attention::kSingle, .init = "last", .output_timing = true});
+  expect_spd({.layers = 2, .attention = Attention::kSingle, .init = Init::kLast, .output_timing = true});
 }
 
 TEST(HeadRuntime, Eagle3) {

@@ -29,7 +29,7 @@ class PEagleTest : public testing::Test {
 };
 
 TEST_F(PEagleTest, PartitionedGradientsEqualTheUnpartitioned) {
-  for (const char* hidden : {"shared", "depth"}) {
+  for (const MaskedState hidden : {MaskedState::kShared, MaskedState::kByDepth}) {
     const auto whole = head({.layers = 2, .segments = 1, .hidden = hidden, .train_embedding = true});
     const auto one = whole->accumulate(made_->captured, 7, 0.01);
     for (const int32_t segments : {2, 3, 5}) {

@@ -63,7 +63,7 @@ void expect_as_defined(SpdOptions options) {
   const torch::NoGradGuard frozen;
   const Opened& opened = six_layers();
   const auto target = tensors_of(opened);
-  options.init = "random";
+  options.init = Init::kRandom;
   Spd spd(opened.model.hparams(), target, options, first_tokens(20));
   const auto made = make_up(opened.model.hparams(), 13, 3);
   const auto states = spd.states(made->captured);
@@ -131,7 +131,7 @@ TEST(Spd, AWrongGuessCostsAllStages) {
 
 TEST(Spd, HalfOfTheExamplesHaveAFullPipeline) {
   const Opened& opened = six_layers();
-  Spd spd(opened.model.hparams(), tensors_of(opened), {.cuts = {0, 1, 2, 3, 4}, .layers = 1, .init = "random"},
+  Spd spd(opened.model.hparams(), tensors_of(opened), {.cuts = {0, 1, 2, 3, 4}, .layers = 1, .init = Init::kRandom},
           first_tokens(8));
   std::vector<int> counts(5);
   for (uint64_t draw = 0; draw < 2000; ++draw) ++counts[static_cast<size_t>(spd.active(draw))];
@@ -146,7 +146,7 @@ TEST(Spd, ModuleBeginsAsTheTargetsEndWhenItsStatesAreKnown) {
   const Opened& opened = six_layers();
   const auto target = tensors_of(opened);
   const auto made = make_up(opened.model.hparams(), 200, 100);
-  SpdOptions options{.cuts = {0, 3, 6}, .layers = 1, .init = "lens"};
+  SpdOptions options{.cuts = {0, 3, 6}, .layers = 1, .init = Init::kLens};
   Spd spd(opened.model.hparams(), target, options, first_tokens(20));
   const auto before = spd.parameters()["fc.2.weight"].clone();
   spd.begin([&](size_t) { return made->captured; }, 1);

@@ -58,7 +58,7 @@ class Trainer : public testing::Test {
     torch::manual_seed(3);
     torch::set_num_threads(1);
     return std::make_unique<Spd>(opened_.model.hparams(), tensors_of(opened_),
-                                 SpdOptions{.cuts = cuts_, .layers = 1, .attention = attention_, .init = "last"},
+                                 SpdOptions{.cuts = cuts_, .layers = 1, .attention = attention_, .init = Init::kLast},
                                  std::vector<Token>());
   }
   // Stops after so many calls of the interrupt's question.
@@ -187,7 +187,7 @@ TEST_F(Trainer, ALossThatIsNotFiniteNamesACheckpointOnlyWhereThereIsOne) {
 TEST_F(Trainer, AnotherHeadsCheckpointIsRefused) {
   fresh("trainer-other");
   ASSERT_TRUE(run(*head(), 1));
-  Spd other(opened_.model.hparams(), tensors_of(opened_), {.cuts = {0, 2, 4, 6}, .layers = 2, .init = "last"}, {});
+  Spd other(opened_.model.hparams(), tensors_of(opened_), {.cuts = {0, 2, 4, 6}, .layers = 2, .init = Init::kLast}, {});
   const auto refused = run(other);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::kInput);
@@ -253,7 +253,7 @@ TEST_F(Trainer, ALongerVocabularyBeginsWithTheRowsOfTheShorter) {
   const std::vector<Token> few = {2, 3, 11, 40}, more = {2, 3, 7, 11, 40, 41};
   const auto head_of = [&](const std::vector<Token>& tokens) {
     return std::make_unique<Spd>(opened_.model.hparams(), tensors_of(opened_),
-                                 SpdOptions{.cuts = cuts_, .layers = 1, .init = "last"}, tokens);
+                                 SpdOptions{.cuts = cuts_, .layers = 1, .init = Init::kLast}, tokens);
   };
   fresh("few-tokens");
   const auto first = head_of(few);
