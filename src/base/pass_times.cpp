@@ -50,6 +50,11 @@ void PassTimes::saw(int32_t rows, double seconds) {
   if (kind->seconds != before || !kind->sure()) smooth_around(kind->rows);
 }
 
+void PassTimes::saw_others(int32_t rows, double seconds) {
+  if (rows > 0 && (others_.rows == 0 || seconds * others_.rows < others_.seconds * rows))
+    others_ = {seconds, static_cast<double>(rows)};
+}
+
 void PassTimes::learn_noise(double change) {
   constexpr double kMost = 0.2;  // more says that something else held the pass up
   const double away = std::min(std::abs(change), kMost);
@@ -150,16 +155,20 @@ PassTimes::Kinds::const_iterator PassTimes::at_least(int32_t rows) const {
 // At the usual pace; above: at_least(rows).
 double PassTimes::usual(int32_t rows, Kinds::const_iterator above, double Kind::*time) const {
   if (seen_.empty()) return 0.0;
-  if (above == seen_.end()) {
-    const Kind &least = seen_.front(), &most = seen_.back();
-    const double rise = std::max(0.0, most.*time - least.*time);
-    return most.*time + (seen_.size() == 1 ? 0.0 : rise * (rows - most.rows) / (most.rows - least.rows));
-  }
+  if (above == seen_.end()) return seen_.back().*time + rise(time) * (rows - seen_.back().rows);
   if (above->rows == rows) return (*above).*time;
   if (above == seen_.begin()) return (*above).*time * rows / above->rows;
   const auto below = std::prev(above);
   const double share = (rows - below->rows) / (above->rows - below->rows);
   return std::lerp((*below).*time, (*above).*time, share);
+}
+
+// Seconds a row beyond the widest. REQUIRES: a width is known.
+double PassTimes::rise(double Kind::*time) const {
+  const Kind &least = seen_.front(), &most = seen_.back();
+  const Pass from{least.*time, least.rows};
+  const Pass to = seen_.size() == 1 ? others_ : Pass{most.*time, most.rows};
+  return to.rows > from.rows ? std::max(0.0, (to.seconds - from.seconds) / (to.rows - from.rows)) : 0.0;
 }
 
 bool PassTimes::stale(int32_t rows) const {

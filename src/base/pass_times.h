@@ -15,16 +15,20 @@ class PassTimes {
   // A stage has computed so many rows in so many seconds.
   void saw(int32_t rows, double seconds);
 
+  // So many rows of another sort, prompts', took so long. As long as only one width is known this says what rows
+  // beyond it cost; of several the one whose rows were cheapest counts.
+  void saw_others(int32_t rows, double seconds);
+
   // Widths up to 8 rows are told apart, beyond them four kinds an octave. Of a kind that was seen less than three times
   // the shortest pass counts, then their median, then a running average; and as far as passes of one kind differ it is
   // drawn to a line through the kinds of an octave to either side, for the price of a row is a small difference of such
   // times. What slows all passes, whatever their width, for a while (others use the machine, its clock changes) is told
   // apart from what a width costs: else the widths seen in that while would look dear beside the others.
   //
-  // Between kinds on a line; beyond the widest rising as on average before it; of the narrowest its share, so that a
-  // width is tried before it is thought too dear; 0 as long as nothing is known. A kind that was seen less than three
-  // times is from while to while thought a little more like those beside it if they are cheaper, and so tried again:
-  // otherwise one pass that something else held up would banish it for good.
+  // Between kinds on a line; beyond the widest rising as on average before it, or towards what others took; of the
+  // narrowest its share, so that a width is tried before it is thought too dear; 0 as long as nothing is known. A kind
+  // that was seen less than three times is from while to while thought a little more like those beside it if they are
+  // cheaper, and so tried again: otherwise one pass that something else held up would banish it for good.
   double seconds(int32_t rows) const { return pace_ * usual(rows, at_least(rows), &Kind::smooth); }
 
   // Of the widths that are known; 0 if there is none.
@@ -76,11 +80,13 @@ class PassTimes {
   void learn_noise(double change);
   void doubt();
   double without(size_t kind) const;
+  double rise(double Kind::*time) const;
   void smooth_around(double rows);
   double smoothed(const Kind& kind) const;
   double on_line(double rows) const;
 
-  Kinds seen_;  // by rows, rising
+  Kinds seen_;   // by rows, rising
+  Pass others_;  // the cheapest
   int64_t passes_ = 0;
   int64_t next_doubt_ = kNever;  // at the earliest, of any kind
   double pace_ = 1.0;            // what passes take now, of the usual

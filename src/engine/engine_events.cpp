@@ -38,6 +38,7 @@ void Engine::handle_report(const StageReport& report) {
   const bool prompts = flight != lane.in_flight.end() && flight->second.prompts;
   if (flight != lane.in_flight.end()) flight->second.busy += seconds;
   (prompts ? lane.mixed_times : lane.times).saw(report.rows_computed, seconds);
+  if (prompts) lane.times.saw_others(report.rows_computed, seconds);
   if (report.stage == StageId(0)) --lane.first_stage_load;
   if (!options_.trace) return;
   int32_t row = report.stage.value;  // in the timeline: the target's stages, then the draft models'

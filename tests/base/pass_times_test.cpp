@@ -25,6 +25,25 @@ TEST(PassTimes, LiesOnALineBetweenWidthsThatWereSeenAndIsTakenForCheapBeyond) {
   EXPECT_DOUBLE_EQ(times.seconds(14), 7.0);
 }
 
+// The first guesses are not to be paid for as if rows cost nothing, when a prompt has just shown what they cost.
+TEST(PassTimes, BesideTheOnlyWidthThatIsKnownRowsCostWhatAPromptsDid) {
+  PassTimes times;
+  times.saw_others(40, 22.0);
+  times.saw_others(20, 16.0);  // held up
+  EXPECT_EQ(times.seconds(40), 0.0) << "what a pass takes is not known of prompts";
+  times.saw(4, 4.0);
+  EXPECT_DOUBLE_EQ(times.seconds(6), 5.0);
+  const std::vector<double> chances = {0.6, 0.4, 0.4};  // a row costs 0.5
+  EXPECT_EQ(times.best_addition(4, chances, 1.0), 1u);
+  EXPECT_EQ(times.best_addition(4, std::vector<double>{0.4}, 1.0), 0u);
+  times.saw(5, 4.1);
+  EXPECT_DOUBLE_EQ(times.seconds(6), 4.2) << "now it is known better";
+  PassTimes flat;  // a device on which rows are free
+  flat.saw_others(40, 4.0);
+  flat.saw(4, 4.0);
+  EXPECT_EQ(flat.best_addition(4, chances, 1.0), 3u);
+}
+
 // It is taken for cheap, so the step is small beside the rows that are there.
 TEST(PassTimes, WhatIsWiderThanAnythingSeenIsTriedStepByStep) {
   PassTimes times;
