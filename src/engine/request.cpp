@@ -5,6 +5,14 @@
 
 namespace sluice {
 
+namespace {
+
+auto& of_model(auto& speculation, ModelId model) {
+  return model == kTarget ? speculation.target : speculation.drafts[static_cast<size_t>(model.value) - 1];
+}
+
+}  // namespace
+
 const char* name(Finish finish) {
   switch (finish) {
     case Finish::kNone:
@@ -31,11 +39,8 @@ Request::Request(RequestId request_id, RequestSpec request_spec)
   stats.prompt_tokens = static_cast<int64_t>(spec.prompt.size());
 }
 
-const Residency& Request::residency(ModelId model) const {
-  return model == kTarget ? speculation.target : speculation.drafts[static_cast<size_t>(model.value) - 1];
-}
-
-Residency& Request::residency(ModelId model) { return const_cast<Residency&>(std::as_const(*this).residency(model)); }
+const Residency& Request::residency(ModelId model) const { return of_model(speculation, model); }
+Residency& Request::residency(ModelId model) { return of_model(speculation, model); }
 
 size_t Request::cells_to_come(ModelId model) const {
   if (finish != Finish::kNone || !sequence.valid()) return 0;

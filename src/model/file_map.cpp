@@ -28,7 +28,7 @@ std::optional<FileStamp> FileStamp::of(const std::string& path) {
 
 MappedBytes::~MappedBytes() {
   range_ = {};  // before others may lie there
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ != nullptr) ::munmap(data_, size_);
 }
 
 void MappedBytes::forget(std::span<const std::byte> part) const {
@@ -81,7 +81,7 @@ Result<MappedBytes> OpenFile::map(uint64_t offset, size_t length) const {
   void* data = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, fd_, static_cast<off_t>(offset));
   if (data == MAP_FAILED) return runtime_error(path_ + ": cannot be mapped: " + std::strerror(errno));
   MappedBytes mapped;
-  mapped.data_ = static_cast<const std::byte*>(data);
+  mapped.data_ = static_cast<std::byte*>(data);
   mapped.size_ = length;
   mapped.range_ = MappedRange(mapped.bytes(), path_);
   return mapped;

@@ -38,7 +38,7 @@ class MappedBytes {
     std::swap(size_, other.size_);
     std::swap(range_, other.range_);
   }
-  const std::byte* data_ = nullptr;
+  std::byte* data_ = nullptr;
   size_t size_ = 0;
   MappedRange range_;
 };

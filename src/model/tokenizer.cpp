@@ -30,16 +30,16 @@ void keep_quiet() {
 }
 
 // Runs `work` on a thread with that much stack. False if there can be none.
-bool run_with_stack(size_t stack_bytes, const std::function<void()>& work) {
+bool run_with_stack(size_t stack_bytes, std::function<void()> work) {
   pthread_attr_t attributes;
   pthread_t thread;
   if (pthread_attr_init(&attributes) != 0) return false;
   const auto body = [](void* argument) -> void* {
-    (*static_cast<const std::function<void()>*>(argument))();
+    (*static_cast<std::function<void()>*>(argument))();
     return nullptr;
   };
   const bool started = pthread_attr_setstacksize(&attributes, stack_bytes) == 0 &&
-                       pthread_create(&thread, &attributes, body, const_cast<std::function<void()>*>(&work)) == 0;
+                       pthread_create(&thread, &attributes, body, &work) == 0;
   pthread_attr_destroy(&attributes);
   if (started) pthread_join(thread, nullptr);
   return started;

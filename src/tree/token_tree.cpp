@@ -13,16 +13,16 @@ TokenTree::TokenTree(Token root, int32_t position) : deepest_(position) {
   at_ = {0};
 }
 
-const TokenTree::Node* TokenTree::find(NodeId id) const {
+std::optional<size_t> TokenTree::find(NodeId id) const {
   const int64_t place = int64_t{id.value} - root().id.value;
-  if (place < 0 || place >= std::ssize(at_)) return nullptr;
+  if (place < 0 || place >= std::ssize(at_)) return std::nullopt;
   const int32_t at = at_[static_cast<size_t>(place)];
-  return at < 0 ? nullptr : &nodes_[static_cast<size_t>(at)];
+  return at < 0 ? std::nullopt : std::optional(static_cast<size_t>(at));
 }
 
-const TokenTree::Node& TokenTree::node(NodeId id) const {
-  const Node* found = find(id);
-  SLUICE_CHECK(found != nullptr, "the tree has no such node");
+size_t TokenTree::at(NodeId id) const {
+  const auto found = find(id);
+  SLUICE_CHECK(found, "the tree has no such node");
   return *found;
 }
 
@@ -60,7 +60,7 @@ std::vector<uint8_t> TokenTree::mask() const {
 }
 
 NodeId TokenTree::append(NodeId parent, Token token, float probability) {
-  Node& above = const_cast<Node&>(node(parent));
+  Node& above = nodes_[at(parent)];
   SLUICE_CHECK(!child(parent, token), "a node has one child a token");
   mark_grown(above, token);
   Node added{.id = NodeId(next_id_++),
@@ -79,7 +79,7 @@ NodeId TokenTree::append(NodeId parent, Token token, float probability) {
 }
 
 void TokenTree::set_candidates(NodeId id, std::vector<Candidate> candidates, std::shared_ptr<const Draws> draws) {
-  Node& n = const_cast<Node&>(node(id));
+  Node& n = nodes_[at(id)];
   if (n.draws) return;
   if (candidates.size() > kMaxCandidates) candidates.resize(kMaxCandidates);
   n.candidates = std::move(candidates);
@@ -93,7 +93,7 @@ void TokenTree::set_candidates(NodeId id, std::vector<Candidate> candidates, std
 void TokenTree::foretell(NodeId id, std::vector<Candidate> candidates) {
   SLUICE_CHECK(!node(id).drafted, "what is known is not foretold");
   set_candidates(id, std::move(candidates));
-  Node& n = const_cast<Node&>(node(id));
+  Node& n = nodes_[at(id)];
   n.drafted = false;
   n.foretold = true;
 }

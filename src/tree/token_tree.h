@@ -44,8 +44,8 @@ class TokenTree {
   std::span<const Node> nodes() const { return nodes_; }
   size_t size() const { return nodes_.size(); }
 
-  bool contains(NodeId id) const { return find(id) != nullptr; }
-  const Node& node(NodeId id) const;  // REQUIRES: contains(id)
+  bool contains(NodeId id) const { return find(id).has_value(); }
+  const Node& node(NodeId id) const { return nodes_[at(id)]; }  // REQUIRES: contains(id)
   std::optional<NodeId> child(NodeId parent, Token token) const;
   int32_t deepest() const { return deepest_; }         // the largest position of a node
   bool is_ancestor(NodeId ancestor, NodeId of) const;  // a node is its own ancestor
@@ -75,7 +75,8 @@ class TokenTree {
   Advance advance(Token token);
 
  private:
-  const Node* find(NodeId id) const;
+  std::optional<size_t> find(NodeId id) const;  // in nodes_
+  size_t at(NodeId id) const;                   // REQUIRES: contains(id)
   static void mark_grown(Node& parent, Token token);
 
   std::vector<Node> nodes_;  // sorted by id; [0] is the root

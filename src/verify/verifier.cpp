@@ -9,6 +9,16 @@
 
 namespace sluice {
 
+namespace {
+
+auto& of_sequence(auto& paths, SequenceId sequence) {
+  const auto found = paths.find(sequence);
+  SLUICE_CHECK(found != paths.end(), "the sequence is open");
+  return found->second;
+}
+
+}  // namespace
+
 bool Verifier::Path::continued_by(const Row& row) const {
   if (row.kind != Row::Kind::kNode || row.parent != tail()) return false;
   return expected == kNoToken || row.token == expected;
@@ -20,13 +30,8 @@ void Verifier::Path::append(const Row& row) {
   cells.push_back(row.cell);
 }
 
-Verifier::Path& Verifier::at(SequenceId sequence) { return const_cast<Path&>(std::as_const(*this).at(sequence)); }
-
-const Verifier::Path& Verifier::at(SequenceId sequence) const {
-  const auto found = paths_.find(sequence);
-  SLUICE_CHECK(found != paths_.end(), "the sequence is open");
-  return found->second;
-}
+Verifier::Path& Verifier::at(SequenceId sequence) { return of_sequence(paths_, sequence); }
+const Verifier::Path& Verifier::at(SequenceId sequence) const { return of_sequence(paths_, sequence); }
 
 void Verifier::apply(const PathUpdate& update) {
   if (const auto* open = std::get_if<Open>(&update)) {

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "support/tiny_model.h"
 
@@ -34,12 +35,14 @@ std::string read_file(const std::string& path) {
 class Hub : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    const std::string root = temp_path("hub"), port = temp_path("port"),
-                      script = SLUICE_SOURCE_DIR "/tests/model/hub_server.py";
+    const std::string root = temp_path("hub"), port = temp_path("port");
     log_ = temp_path("hub.log");
     fs::create_directories(root);
-    const char* arguments[] = {"python3", script.c_str(), root.c_str(), port.c_str(), log_.c_str(), nullptr};
-    ASSERT_EQ(::posix_spawnp(&server_, "python3", nullptr, nullptr, const_cast<char**>(arguments), environ), 0);
+    std::vector<std::string> words = {"python3", SLUICE_SOURCE_DIR "/tests/model/hub_server.py", root, port, log_};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    ASSERT_EQ(::posix_spawnp(&server_, "python3", nullptr, nullptr, arguments.data(), environ), 0);
     for (int i = 0; i < 600 && !fs::exists(port); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     endpoint_ = "http://127.0.0.1:" + read_file(port);
     ::setenv("LLAMA_CACHE", temp_path("models").c_str(), 1);
