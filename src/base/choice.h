@@ -2,6 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace sluice {
 
@@ -17,6 +21,21 @@ const char* name_of(const Choice<T> (&choices)[N], T value) {
   for (const Choice<T>& choice : choices)
     if (choice.value == value) return choice.name;
   return choices[0].name;
+}
+
+// The value of a name; none if the table has no such name.
+template <class T, size_t N>
+std::optional<T> value_of(const Choice<T> (&choices)[N], std::string_view name) {
+  for (const Choice<T>& choice : choices)
+    if (name == choice.name) return choice.value;
+  return std::nullopt;
+}
+
+template <class T, size_t N>
+std::vector<std::string> names_of(const Choice<T> (&choices)[N]) {
+  std::vector<std::string> names;
+  for (const Choice<T>& choice : choices) names.emplace_back(choice.name);
+  return names;
 }
 
 }  // namespace sluice

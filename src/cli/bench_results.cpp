@@ -109,17 +109,18 @@ bool can_be_replaced(const std::string& path) {
 }  // namespace
 
 BenchSettings bench_settings(const BenchOptions& options, const Session& session) {
-  json drafts = json::array(), cuts = json::array();
+  json drafts = json::array(), cuts = json::array(), sources = json::array();
   for (const ModelFile& draft : session.drafts()) drafts.push_back(file_of(draft));
   for (const LayerRange& cut : session.cuts()) cuts.push_back(cut.first);
   const SessionOptions& asked = options.session;  // not what the session has chosen where nothing was
   const RequestSpec& request = asked.request;
+  for (const SourceKind source : request.sources) sources.push_back(name_of(kSources, source));
   const SamplingParams& sampling = request.sampling;
   BenchSettings settings = {
       {"model", session.model().hparams().name},
       {"model_file", file_of(session.model())},
       {"draft_files", drafts},
-      {"sources", request.sources},
+      {"sources", sources},
       {"ngram_corpus", asked.ngram_corpus.empty() ? json()
                                                   : json{{"file", fs::path(asked.ngram_corpus).filename()},
                                                          {"tokens", session.corpus_tokens()}}},

@@ -86,9 +86,9 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
                   "kind: a method takes its own; run, chat and bench know those that come with the program")
       ->allow_extra_args(false)
       ->check(not_empty("a GGUF file"));
-  add_list_option(command, "--source", request.sources,
-                  "Token sources of the method: ngram, draft, head; n-grams are fused with the others (default: what "
-                  "the method was made for, else the best that is given; for surge with n-grams beside it)");
+  add_choices(command, "--source", request.sources, kSources,
+              "Token sources of the method; n-grams are fused with the others (default: what the method was made for, "
+              "else the best that is given; for surge with n-grams beside it)");
   command
       .add_option("--ngram-corpus", options.ngram_corpus,
                   "Plain text (UTF-8) that n-grams know beforehand, as a project's sources or the manuals that answers "

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/choice.h"
@@ -11,19 +12,14 @@
 
 namespace sluice {
 
-// Adds an option whose value is one of a table's names.
-template <class T, size_t N>
-CLI::Option& add_choice(CLI::App& command, const std::string& name, T& value, const Choice<T> (&choices)[N],
+// Adds an option whose value is one of a table's names. Value: T or std::optional<T>.
+template <class Value, class T, size_t N>
+CLI::Option& add_choice(CLI::App& command, const std::string& name, Value& value, const Choice<T> (&choices)[N],
                         const std::string& what) {
-  std::vector<std::string> names;
-  for (const Choice<T>& choice : choices) names.emplace_back(choice.name);
-  const auto take = [&value, &choices](const std::string& text) {
-    for (const Choice<T>& choice : choices)
-      if (text == choice.name) value = choice.value;
-  };
-  return *command.add_option_function<std::string>(name, take, what)
-              ->default_str(name_of(choices, value))
-              ->check(one_of(std::move(names)));
+  const auto take = [&value, &choices](const std::string& text) { value = value_of(choices, text).value(); };
+  CLI::Option& option = *command.add_option_function<std::string>(name, take, what);
+  if constexpr (std::is_same_v<Value, T>) option.default_str(name_of(choices, value));
+  return *option.check(one_of(names_of(choices)));
 }
 
 // Adds an option whose value is a list with commas. It takes one argument: what follows may be the prompt.
@@ -31,6 +27,20 @@ template <class T>
 CLI::Option& add_list_option(CLI::App& command, const std::string& name, std::vector<T>& values,
                              const std::string& what) {
   return *command.add_option(name, values, what)->delimiter(',')->allow_extra_args(false);
+}
+
+// The same; the values are of a table's names.
+template <class T, size_t N>
+CLI::Option& add_choices(CLI::App& command, const std::string& name, std::vector<T>& values,
+                         const Choice<T> (&choices)[N], const std::string& what) {
+  const auto take = [&values, &choices](const std::vector<std::string>& texts) {
+    values.clear();
+    for (const std::string& text : texts) values.push_back(value_of(choices, text).value());
+  };
+  return *command.add_option_function<std::vector<std::string>>(name, take, what)
+              ->delimiter(',')
+              ->allow_extra_args(false)
+              ->check(one_of(names_of(choices)));
 }
 
 // What --temp and --temps take.

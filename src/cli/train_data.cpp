@@ -150,7 +150,7 @@ void add_train_data(CLI::App& train, Action& action) {
   command.add_option("--method", generate.method, "How to decode; it changes no token")
       ->capture_default_str()
       ->check(one_of(method_names()));
-  add_list_option(command, "--source", generate.sources, "Token sources of the method");
+  add_choices(command, "--source", generate.sources, kSources, "Token sources of the method");
   command.add_option("--seed", generate.seed, "Another seed, another corpus")
       ->capture_default_str()
       ->check(seed_number());

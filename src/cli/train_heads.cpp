@@ -66,18 +66,10 @@ void add_train_options(CLI::App& command, HeadOptions& options) {
   command.add_option("--held-out", train.held_out, "Held-out conversations of an evaluation")
       ->capture_default_str()
       ->check(whole_number(0));
-  std::vector<std::string> types;
-  for (const auto& [name, type] : kMatrixTypes) types.push_back(name);
-  command
-      .add_option(
-          "--type", train.type,
-          "Of the exported matrices; q5_0 is a third of f16; iq4_nl and q4_0 are a little less, iq4_nl the better")
-      ->capture_default_str()
-      ->check(one_of(types));
-  command
-      .add_option("--output-type", train.output_type,
-                  "Of the output matrix, which bears coarse steps worst (default: as --type)")
-      ->check(one_of(types));
+  add_choice(command, "--type", train.type, kMatrixTypes,
+             "Of the exported matrices; q5_0 is a third of f16; iq4_nl and q4_0 are a little less, iq4_nl the better");
+  add_choice(command, "--output-type", train.output_type, kMatrixTypes,
+             "Of the output matrix, which bears coarse steps worst (default: as --type)");
   add_choice(command, "--dtype", train.dtype, kPrecisions,
              "Of the products while training; bf16 pays where the processor has it");
   command.add_option("--seed", train.seed, "Another seed, another order")->capture_default_str()->check(seed_number());

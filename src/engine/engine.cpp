@@ -36,12 +36,12 @@ Status check_rule(const SamplingParams& sampling, const ActiveMethod& method) {
                      std::string(method.name) + " pass on their likeliest tokens; take --verify match for it");
 }
 
-// A method's sources, by their names.
-Result<std::vector<SourceSlot>> sources_of(const MethodTraits& method, Rule rule, const std::vector<std::string>& names,
+// A method's sources.
+Result<std::vector<SourceSlot>> sources_of(const MethodTraits& method, Rule rule, const std::vector<SourceKind>& asked,
                                            const SourcesAtHand& at_hand) {
   // What a draft model and n-grams say together is ranked, so nothing is drawn unless the model is alone.
   const bool wants_text = method.wants_text && rule != Rule::kReject;
-  SLUICE_TRY(auto sources, make_sources(names, at_hand, method.has_hierarchy, method.head.has_value(), wants_text));
+  SLUICE_TRY(auto sources, make_sources(asked, at_hand, method.has_hierarchy, method.head.has_value(), wants_text));
   if (method.has_fallback && sources.front().draft)
     sources.push_back({std::make_unique<NgramSource>(at_hand.corpus), std::nullopt});
   return sources;
@@ -116,7 +116,7 @@ Status Engine::check_head(const ActiveMethod& method) const {
   return {};
 }
 
-Status Engine::set_method(RequestId id, const std::string& method, const std::vector<std::string>& sources) {
+Status Engine::set_method(RequestId id, const std::string& method, const std::vector<SourceKind>& sources) {
   Request& request = find(id);
   SLUICE_TRY(auto next, make_method(method, request.spec.method_options));
   SLUICE_TRY_STATUS(check_rule(request.spec.sampling, next));

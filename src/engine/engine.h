@@ -87,7 +87,7 @@ class Engine {
   RequestFigures figures(RequestId id) const;
   // Switches how a running request goes on; under rule `match` this never changes its tokens. A head that the request
   // could not ask before knows nothing of the tokens until now, and guesses worse for it.
-  Status set_method(RequestId request, const std::string& method, const std::vector<std::string>& sources);
+  Status set_method(RequestId request, const std::string& method, const std::vector<SourceKind>& sources);
   // CPU seconds that the coordinator itself has used, and the batches that it composed.
   double coordinator_seconds() const { return coordinator_seconds_; }
   int64_t batches() const { return n_batches_; }  // of the target

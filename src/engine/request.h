@@ -32,7 +32,7 @@ struct RequestSpec {
   SamplingParams sampling;
   int32_t max_tokens = 256;
   std::string method = "specpipe";
-  std::vector<std::string> sources;  // of the method, if it speculates; several are fused
+  std::vector<SourceKind> sources;  // of the method, if it speculates; several are fused
   MethodOptions method_options;
   bool ignore_end = false;  // tokens that end generation are like any others
   // Goes on in the sequence of this finished request: what its committed tokens share with `prompt` is not computed

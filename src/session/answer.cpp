@@ -25,7 +25,7 @@ void count_plain(const Request& request, Answer& answer, int sign) {
 }
 
 // Lets the trial switch the method, if it wants to.
-Status go_on(Engine& engine, Answer& answer, const std::vector<std::string>& sources) {
+Status go_on(Engine& engine, Answer& answer, const std::vector<SourceKind>& sources) {
   const Request& request = engine.request(answer.request);
   const auto method = answer.trial->observe(static_cast<int64_t>(request.n_answer()), engine.now());
   if (!method) return {};

@@ -10,13 +10,12 @@ namespace sluice {
 namespace {
 
 Status check_sources(const SessionOptions& options) {
-  const std::vector<std::string>& named = options.request.sources;
+  const std::vector<SourceKind>& asked = options.request.sources;
   SLUICE_TRY_STATUS(
-      make_sources(named, {options.drafts.size(), !options.heads.empty()}, false).map([](const auto&) {}));
-  if (!options.ngram_corpus.empty() && !named.empty() && std::find(named.begin(), named.end(), "ngram") == named.end())
-    return input_error("--ngram-corpus is for n-grams, which --source leaves out: add ngram to it, as in ngram," +
-                       named.front());
-  return {};
+      make_sources(asked, {options.drafts.size(), !options.heads.empty()}, false).map([](const auto&) {}));
+  if (options.ngram_corpus.empty() || asked.empty() || std::ranges::count(asked, SourceKind::kNgram) > 0) return {};
+  return input_error("--ngram-corpus is for n-grams, which --source leaves out: add ngram to it, as in ngram," +
+                     std::string(name_of(kSources, asked.front())));
 }
 
 }  // namespace

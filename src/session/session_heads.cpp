@@ -20,6 +20,10 @@ bool runs_with(const HeadParameters& head, const SessionOptions& options) {
   return options.cuts.empty() ? options.stages == head.stages() : options.cuts == inner_cuts(head);
 }
 
+bool head_asked_for(const SessionOptions& options) {
+  return std::ranges::count(options.request.sources, SourceKind::kHead) > 0;
+}
+
 // The kind of head that a method cannot do without.
 std::optional<HeadKind> head_kind(const std::string& method) {
   const MethodEntry* entry = find_method(method);
@@ -73,8 +77,7 @@ Status Session::take_shipped_heads() {
 }
 
 Status Session::check_source_head() const {
-  const auto& named = options_.request.sources;
-  if (options_.heads.size() < 2 || std::find(named.begin(), named.end(), "head") == named.end()) return {};
+  if (options_.heads.size() < 2 || !head_asked_for(options_)) return {};
   const std::vector<std::string> choosing = drafting_methods();
   for (const std::string& name : methods())
     if (std::find(choosing.begin(), choosing.end(), name) != choosing.end())
@@ -110,8 +113,7 @@ const HeadFile* Session::head_for(const std::string& method) const {
   const auto wanted = head_kind(method);
   for (const HeadFile& head : heads_)
     if (wanted == head.parameters().kind) return &head;
-  const auto& named = options_.request.sources;
-  if (!compared_.empty() && (wanted || std::find(named.begin(), named.end(), "head") == named.end())) return nullptr;
+  if (!compared_.empty() && (wanted || !head_asked_for(options_))) return nullptr;
   return options_.heads.size() == 1 ? &heads_.front() : nullptr;
 }
 

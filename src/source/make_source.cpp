@@ -12,22 +12,21 @@ std::string SourceSlot::name() const {
   return first + (local && draft ? "+" : "") + (draft ? (is_head ? "head" : "draft") : "");
 }
 
-Result<std::vector<SourceSlot>> make_sources(const std::vector<std::string>& names, SourcesAtHand at_hand,
+Result<std::vector<SourceSlot>> make_sources(const std::vector<SourceKind>& asked, SourcesAtHand at_hand,
                                              bool hierarchy, bool wants_head, bool wants_text) {
-  for (const auto& name : names) {
-    if (name != "ngram" && name != "draft" && name != "head")
-      return input_error("--source " + name + " is not available; there are: ngram, draft, head");
-    if (std::count(names.begin(), names.end(), name) > 1) return input_error("--source names " + name + " twice");
-    if (name == "draft" && at_hand.n_drafts == 0) return input_error("--source draft needs a model: add --draft FILE");
-    if (name == "head" && !at_hand.head) return input_error("--source head needs a trained head: add --head FILE");
-  }
-  const auto named = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
-  if (named("head") && named("draft"))
+  const auto times = [&](SourceKind kind) { return std::count(asked.begin(), asked.end(), kind); };
+  for (const auto& [name, kind] : kSources)
+    if (times(kind) > 1) return input_error("--source names " + std::string(name) + " twice");
+  const bool head_asked = times(SourceKind::kHead) > 0, drafts_asked = times(SourceKind::kDraft) > 0;
+  if (drafts_asked && at_hand.n_drafts == 0) return input_error("--source draft needs a model: add --draft FILE");
+  if (head_asked && !at_hand.head) return input_error("--source head needs a trained head: add --head FILE");
+  if (head_asked && drafts_asked)
     return input_error("--source head,draft: of a head and a draft model one can be fused with n-grams");
-  const bool head = names.empty() ? at_hand.head && (wants_head || at_hand.n_drafts == 0) : named("head");
-  const bool drafts = names.empty() ? at_hand.n_drafts > 0 && !head : named("draft");
+  const bool open = asked.empty();
+  const bool head = open ? at_hand.head && (wants_head || at_hand.n_drafts == 0) : head_asked;
+  const bool drafts = open ? at_hand.n_drafts > 0 && !head : drafts_asked;
   const bool ngram =
-      (!head && !drafts) || named("ngram") || (names.empty() && (wants_text || at_hand.corpus != nullptr));
+      (!head && !drafts) || times(SourceKind::kNgram) > 0 || (open && (wants_text || at_hand.corpus != nullptr));
   std::vector<SourceSlot> slots;
   if (ngram) slots.push_back({std::make_unique<NgramSource>(std::move(at_hand.corpus)), std::nullopt});
   if (!head && !drafts) return slots;

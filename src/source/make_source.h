@@ -1,4 +1,4 @@
-// Sources by name.
+// The sources that a request asks for.
 #pragma once
 
 #include <memory>
@@ -6,11 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "base/choice.h"
 #include "base/result.h"
 #include "source/known_text.h"
 #include "source/source.h"
 
 namespace sluice {
+
+enum class SourceKind : uint8_t { kNgram, kDraft, kHead };
+inline constexpr Choice<SourceKind> kSources[] = {
+    {"ngram", SourceKind::kNgram}, {"draft", SourceKind::kDraft}, {"head", SourceKind::kHead}};
 
 // Where a method's guesses come from: the text itself, a draft model or a head on its own worker, or both, fused.
 struct SourceSlot {
@@ -27,12 +32,11 @@ struct SourcesAtHand {
   std::shared_ptr<const KnownText> corpus;  // that n-grams know beside the text itself; may be none
 };
 
-// By the names of --source; empty: what the method prefers, that is the head if it `wants_head`, else draft models if
-// there are any, else the head, else n-grams; and n-grams as well if
-// it `wants_text` or a corpus is at hand. A hierarchy gets a slot for each source, all draft models in their order;
-// otherwise there is one slot, with the head or the largest draft model.
-// Errors name --source and list what there is.
-Result<std::vector<SourceSlot>> make_sources(const std::vector<std::string>& names, SourcesAtHand at_hand,
+// Those that are asked for; none: what the method prefers, that is the head if it `wants_head`, else draft models if
+// there are any, else the head, else n-grams; and n-grams as well if it `wants_text` or a corpus is at hand. A
+// hierarchy gets a slot for each source, all draft models in their order; otherwise there is one slot, with the head or
+// the largest draft model. Errors name --source.
+Result<std::vector<SourceSlot>> make_sources(const std::vector<SourceKind>& asked, SourcesAtHand at_hand,
                                              bool hierarchy, bool wants_head = false, bool wants_text = false);
 
 }  // namespace sluice

@@ -19,7 +19,7 @@ struct GenerateOptions {
   int32_t top_k = 50;
   uint64_t seed = 0;
   std::string method = "ar";
-  std::vector<std::string> sources;
+  std::vector<SourceKind> sources;
 };
 
 // How a prompt begins that the target writes itself.

@@ -4,7 +4,7 @@
 #include <ggml.h>
 
 #include <cstdint>
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +35,11 @@ inline constexpr Choice<MaskedState> kMaskedStates[] = {{"shared", MaskedState::
 // Of products while training; parameters and everything else are f32.
 enum class Precision : uint8_t { kF32, kBf16 };
 inline constexpr Choice<Precision> kPrecisions[] = {{"f32", Precision::kF32}, {"bf16", Precision::kBf16}};
+
+// Of exported matrices.
+inline constexpr Choice<ggml_type> kMatrixTypes[] = {{"f16", GGML_TYPE_F16},   {"iq4_nl", GGML_TYPE_IQ4_NL},
+                                                     {"q4_0", GGML_TYPE_Q4_0}, {"q5_0", GGML_TYPE_Q5_0},
+                                                     {"q5_1", GGML_TYPE_Q5_1}, {"q8_0", GGML_TYPE_Q8_0}};
 
 struct SpdOptions {
   std::vector<int32_t> cuts;  // n + 1: first layers of the stages, and the number of layers
@@ -96,13 +101,9 @@ struct TrainOptions {
   Precision dtype = Precision::kF32;
   uint64_t seed = 0;
   int32_t threads = 0;
-  bool overlap = true;       // capture the next example while training on this one
-  std::string type = "f16";  // of the exported matrices, by their names in kMatrixTypes
-  std::string output_type;   // of the output matrix; empty: type
+  bool overlap = true;                   // capture the next example while training on this one
+  ggml_type type = GGML_TYPE_F16;        // of the exported matrices
+  std::optional<ggml_type> output_type;  // of the output matrix, if another than that
 };
-
-inline const std::map<std::string, ggml_type> kMatrixTypes = {{"f16", GGML_TYPE_F16},   {"q8_0", GGML_TYPE_Q8_0},
-                                                              {"q5_1", GGML_TYPE_Q5_1}, {"q5_0", GGML_TYPE_Q5_0},
-                                                              {"q4_0", GGML_TYPE_Q4_0}, {"iq4_nl", GGML_TYPE_IQ4_NL}};
 
 }  // namespace sluice

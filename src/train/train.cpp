@@ -34,11 +34,6 @@ Result<std::vector<Token>> draft_vocabulary(const ModelFile& model, const Corpus
   return choose_draft_vocabulary(corpus.train, n_vocab, size, kept);
 }
 
-MatrixTypes types_of(const TrainOptions& options) {
-  const ggml_type all = kMatrixTypes.at(options.type);
-  return {all, options.output_type.empty() ? all : kMatrixTypes.at(options.output_type)};
-}
-
 // Every step needs tensors like those of the step before. Left to itself, malloc hands large ones back to the kernel,
 // which has to clear them for the next step again: a quarter of a step's time.
 void keep_memory() {
@@ -63,8 +58,8 @@ Result<TrainFigures> run(const ModelFile& model, const TrainOptions& options, co
   SLUICE_TRY(auto vocabulary, draft_vocabulary(model, corpus, options));
   auto trainee = make(target, std::move(vocabulary));
   const auto path = (std::filesystem::path(options.out) / "head.gguf").string();
-  return train(*trainee, model, corpus, options, hooks,
-               [&] { return write_head(*trainee, model, types_of(options), path); });
+  const MatrixTypes types{options.type, options.output_type.value_or(options.type)};
+  return train(*trainee, model, corpus, options, hooks, [&] { return write_head(*trainee, model, types, path); });
 }
 
 }  // namespace

@@ -217,7 +217,7 @@ TEST(Engine, RefusesWhatItCannotDoAndSaysWhy) {
   EXPECT_NE(error_of(*engine, ask("a", 0)).find("--max-tokens"), std::string::npos);
   EXPECT_NE(error_of(*engine, ask("a", 5, "magic")).find("--method"), std::string::npos);
   RequestSpec spec = ask("a", 5);
-  spec.sources = {"oracle"};
+  spec.sources = {SourceKind::kDraft};
   EXPECT_NE(error_of(*engine, spec).find("--source"), std::string::npos);
   spec = ask("a", 5);
   spec.sampling.temperature = -1;
@@ -257,7 +257,7 @@ TEST(Engine, AFailedSwitchLeavesTheMethodAsItWas) {
   const RequestSpec spec = ask("abcabcabcabc", 20, "ar");
   const RequestId id = submit(*engine, spec);
   EXPECT_FALSE(engine->set_method(id, "magic", {}));
-  EXPECT_FALSE(engine->set_method(id, "specpipe", {"oracle"}));
+  EXPECT_FALSE(engine->set_method(id, "specpipe", {SourceKind::kDraft}));
   finish(*engine);
   EXPECT_EQ(answer(*engine, id), alone(spec));
   EXPECT_EQ(engine->request(id).stats.drafted, 0);

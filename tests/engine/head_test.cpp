@@ -174,8 +174,11 @@ TEST(Head, HoldsNothingForRequestsThatDoNotAskIt) {
     for (const char* other : {"ar", "specpipe"}) {
       Notes notes, fresh;
       const auto engine = listened_to(head, notes);
-      RequestSpec spec{
-          .prompt = {60, 61, 62, 60, 61}, .max_tokens = 16, .method = other, .sources = {"ngram"}, .ignore_end = true};
+      RequestSpec spec{.prompt = {60, 61, 62, 60, 61},
+                       .max_tokens = 16,
+                       .method = other,
+                       .sources = {SourceKind::kNgram},
+                       .ignore_end = true};
       const RequestId id = submit(*engine, spec);
       finish(*engine);
       EXPECT_EQ(notes.most_held, 0u) << kind << ", " << other;

@@ -19,7 +19,7 @@ RequestSpec ask(const std::string& method, Rule rule, float accept_p = 0.9f) {
   spec.sampling.rule = rule;
   spec.sampling.accept_p = accept_p;
   spec.method_options.width = 2;
-  spec.sources = {"draft"};
+  spec.sources = {SourceKind::kDraft};
   return spec;
 }
 

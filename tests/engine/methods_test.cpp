@@ -224,9 +224,9 @@ TEST(Sd, WhatTheTextForetellsCostsNoDraftPassAndNoPlaceInTheChain) {
   RequestSpec spec = ask("sd", 100);
   spec.sampling.logit_bias = {{3 + 'a', 1000.0f}};
   spec.method_options.depth = 2;
-  spec.sources = {"draft"};
+  spec.sources = {SourceKind::kDraft};
   const Ran alone = run(pipeline(1, {&six_layers()}, 0.001), spec);
-  spec.sources = {"ngram", "draft"};
+  spec.sources = {SourceKind::kNgram, SourceKind::kDraft};
   const Ran both = run(pipeline(1, {&six_layers()}, 0.001), spec);
   EXPECT_EQ(both.tokens, alone.tokens);
   EXPECT_LT(both.last_token - both.first_token, 0.5 * (alone.last_token - alone.first_token));
@@ -368,7 +368,7 @@ TEST(Surge, MoreThanATokenComesOutOfAStep) {
 TEST(Surge, WhereTheTextIsCertainASlowDraftModelIsNotWaitedFor) {
   RequestSpec spec = ask("surge", 100);
   spec.sampling.logit_bias = {{3 + 'a', 1000.0f}};
-  spec.sources = {"draft"};
+  spec.sources = {SourceKind::kDraft};
   const Ran alone = run(pipeline(6, {&six_layers()}, 0.001), spec);
   spec.sources.clear();  // by default it looks at the text as well
   const Ran both = run(pipeline(6, {&six_layers()}, 0.001), spec);
@@ -385,7 +385,7 @@ TEST(Coordinator, TakesLittleTimeWhateverIsCertain) {
     spec.sampling.logit_bias = {{3 + 'a', 1000.0f}};
     spec.max_tokens = 90;
     PipelineSpec setup = pipeline(6, {&two_layers()});
-    spec.sources = {"ngram"};
+    spec.sources = {SourceKind::kNgram};
     const auto engine = make_engine(six_layers(), setup);
     submit(*engine, spec);
     finish(*engine);

@@ -14,6 +14,7 @@ namespace sluice {
 namespace {
 
 using namespace test;
+using enum SourceKind;
 
 const Text kPrompt = {1, 2};
 
@@ -44,7 +45,7 @@ struct Case {
   const char* name;
   const char* method;
   MethodOptions options = {};
-  std::vector<std::string> sources = {"draft"};
+  std::vector<SourceKind> sources = {kDraft};
   std::optional<HeadKind> head = {};
   bool many = false;  // ways to go: then every second play will do
 };
@@ -215,52 +216,51 @@ TEST_P(RejectIsExact, ForEveryText) {
   RecordProperty("runs", std::to_string(runs));
 }
 
-const std::vector<std::string> kHead = {"head"};
+const std::vector<SourceKind> kHeads = {kHead};
 
 INSTANTIATE_TEST_SUITE_P(
     Methods, RejectIsExact,
     ::testing::Values(
         Case{"Plain", "ar"}, Case{"Chain", "sd", {.depth = 2}}, Case{"ShortChain", "sd", {.depth = 1}},
         Case{"UnsureChain", "sd", {.depth = 2, .draft_p_min = 0.4}},
-        Case{"ChainOfNgrams", "sd", {.depth = 2}, {"ngram"}},
-        Case{"ChainOfBoth", "sd", {.depth = 2}, {"ngram", "draft"}}, Case{"Tree", "specinfer", {.branching = {2, 1}}},
-        Case{"TreeWideBelow", "specinfer", {.branching = {1, 2}}},
-        Case{"TreeWithReplacement", "specinfer", {.branching = {2, 1}, .replacement = true}, {"draft"}, {}, true},
+        Case{"ChainOfNgrams", "sd", {.depth = 2}, {kNgram}}, Case{"ChainOfBoth", "sd", {.depth = 2}, {kNgram, kDraft}},
+        Case{"Tree", "specinfer", {.branching = {2, 1}}}, Case{"TreeWideBelow", "specinfer", {.branching = {1, 2}}},
+        Case{"TreeWithReplacement", "specinfer", {.branching = {2, 1}, .replacement = true}, {kDraft}, {}, true},
         Case{"TreeWideBelowWithReplacement", "specinfer", {.branching = {1, 2}, .replacement = true}},
         Case{"Ssd", "ssd", {.depth = 1, .budget = 2, .fallback = Fallback::kDraft}},
         Case{"SsdOfTwo", "ssd", {.depth = 2, .budget = 2, .fallback = Fallback::kDraft}},
         Case{"SsdWithNgrams", "ssd", {.depth = 1, .budget = 2, .fallback = Fallback::kNgram}},
-        Case{"SsdOfNgrams", "ssd", {.depth = 1, .budget = 2}, {"ngram"}},
+        Case{"SsdOfNgrams", "ssd", {.depth = 1, .budget = 2}, {kNgram}},
         Case{"SsdWithSaguaro", "ssd", {.depth = 1, .budget = 2, .saguaro = 0.4, .saguaro_tokens = 1}},
         Case{"SsdWithChosenSaguaro", "ssd", {.depth = 1, .budget = 2, .saguaro = 0.0, .saguaro_tokens = 1}},
         Case{"BestTree", "specinfer", {.children = 2, .depth = 2, .tree_nodes = 3}},
         Case{"BestTreeWithReplacement",
              "specinfer",
              {.children = 2, .depth = 2, .tree_nodes = 2, .replacement = true},
-             {"draft"},
+             {kDraft},
              {},
              true},
         Case{"SpecPipe", "specpipe", {.width = 2, .children = 2}}, Case{"SpecPipeOfAChain", "specpipe", {.width = 1}},
         Case{"SpecPipeWithReplacement",
              "specpipe",
              {.width = 2, .children = 2, .replacement = true},
-             {"draft"},
+             {kDraft},
              {},
              true},
         Case{"SpecPipeOfTwoLevels", "specpipe", {.width = 2, .levels = 2, .children = 2}},
         Case{"SpecPipeOfGroups", "specpipe", {.width = 2, .group = 2, .children = 2}},
         Case{"Surge", "surge", {.width = 2, .children = 2}}, Case{"NarrowSurge", "surge", {.width = 1, .children = 2}},
         Case{"SurgeOfTwoQuestions", "surge", {.width = 3, .children = 2, .draft_rows = 2}},
-        Case{"SurgeOfBoth", "surge", {.width = 2, .children = 2}, {"ngram", "draft"}},
-        Case{"WideSpd", "spd", {.width = 2, .children = 2}, kHead, HeadKind::kSpd, true},
-        Case{"WidePpsd", "ppsd", {.width = 2, .children = 2}, kHead, HeadKind::kExit},
-        Case{"Eagle3Tree", "eagle3", {.children = 2, .depth = 2, .tree_nodes = 2}, kHead, HeadKind::kEagle3, true},
-        Case{"Spd", "spd", {.width = 1}, kHead, HeadKind::kSpd},
-        Case{"Ppsd", "ppsd", {.width = 1}, kHead, HeadKind::kExit},
-        Case{"Eagle3", "eagle3", {.depth = 2}, kHead, HeadKind::kEagle3},
-        Case{"Eagle3UnsureChain", "eagle3", {.depth = 2, .draft_p_min = 0.4}, kHead, HeadKind::kEagle3},
-        Case{"PEagle", "p-eagle", {.depth = 2}, kHead, HeadKind::kPEagle},
-        Case{"PEagleUnsureChain", "p-eagle", {.depth = 2, .draft_p_min = 0.4}, kHead, HeadKind::kPEagle}),
+        Case{"SurgeOfBoth", "surge", {.width = 2, .children = 2}, {kNgram, kDraft}},
+        Case{"WideSpd", "spd", {.width = 2, .children = 2}, kHeads, HeadKind::kSpd, true},
+        Case{"WidePpsd", "ppsd", {.width = 2, .children = 2}, kHeads, HeadKind::kExit},
+        Case{"Eagle3Tree", "eagle3", {.children = 2, .depth = 2, .tree_nodes = 2}, kHeads, HeadKind::kEagle3, true},
+        Case{"Spd", "spd", {.width = 1}, kHeads, HeadKind::kSpd},
+        Case{"Ppsd", "ppsd", {.width = 1}, kHeads, HeadKind::kExit},
+        Case{"Eagle3", "eagle3", {.depth = 2}, kHeads, HeadKind::kEagle3},
+        Case{"Eagle3UnsureChain", "eagle3", {.depth = 2, .draft_p_min = 0.4}, kHeads, HeadKind::kEagle3},
+        Case{"PEagle", "p-eagle", {.depth = 2}, kHeads, HeadKind::kPEagle},
+        Case{"PEagleUnsureChain", "p-eagle", {.depth = 2, .draft_p_min = 0.4}, kHeads, HeadKind::kPEagle}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

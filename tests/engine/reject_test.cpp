@@ -106,7 +106,7 @@ struct Combination {
   const char* name;
   const char* method;
   MethodOptions options;
-  std::vector<std::string> sources = {"draft"};
+  std::vector<SourceKind> sources = {SourceKind::kDraft};
   std::string head;     // its kind; empty: none
   size_t n_tokens = 3;  // that are looked at
   int32_t top_k = 4;
@@ -115,11 +115,11 @@ struct Combination {
 };
 void PrintTo(const Combination& combination, std::ostream* out) { *out << combination.name; }
 
-const std::vector<std::string> kDraft = {"draft"}, kHead = {"head"};
+const std::vector<SourceKind> kDraft = {SourceKind::kDraft}, kHead = {SourceKind::kHead};
 const std::vector<Combination> kCombinations = {
     {"Plain", "ar", {}},
     {"Chain", "sd", {.depth = 3}},
-    {"ChainOfNgrams", "sd", {.depth = 3}, {"ngram"}},
+    {"ChainOfNgrams", "sd", {.depth = 3}, {SourceKind::kNgram}},
     {"TreeWithoutReplacement", "specinfer", {.branching = {2, 3}}},
     {"TreeWithReplacement", "specinfer", {.branching = {3, 2}, .replacement = true}},
     {"MoreDrawsThanChildren", "specinfer", {.branching = {1, 3}, .replacement = true}},
@@ -133,7 +133,7 @@ const std::vector<Combination> kCombinations = {
      "",
      6,
      2},
-    {"SsdOfNgrams", "ssd", {.depth = 2, .budget = 8}, {"ngram"}},
+    {"SsdOfNgrams", "ssd", {.depth = 2, .budget = 8}, {SourceKind::kNgram}},
     {"SpecPipe", "specpipe", {.width = 2}, kDraft, "", 3, 4, 2},
     {"SpecPipeOfGroupsAndLevels", "specpipe", {.width = 2, .levels = 2, .group = 2}, kDraft, "", 3, 4, 2},
     {"Surge", "surge", {.width = 3, .draft_rows = 2}, kDraft, "", 3, 4, 2},
@@ -198,7 +198,7 @@ TEST_P(Reject, SuccessiveTokensHaveTheTargetsJointDistribution) {
   }
   if (GetParam().method !=
       std::string("ar")) {  // both branches of the rule are taken; n-grams of three tokens know little
-    EXPECT_GT(accepted, GetParam().sources[0] != "ngram" ? kAnswers / 10 : 0);
+    EXPECT_GT(accepted, GetParam().sources[0] != SourceKind::kNgram ? kAnswers / 10 : 0);
     EXPECT_GT(flushes, kAnswers / 10);
   }
   if (GetParam().options.saguaro == 0.0) {

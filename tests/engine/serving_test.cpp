@@ -434,14 +434,14 @@ TEST(SetMethod, TakesTheSourcesThatAreNamed) {
   const RequestId id = submit(*engine, ask("abcabcabc", 200, "specpipe"));
   const auto sources = [&] { return engine->request(id).source_name(); };
   EXPECT_EQ(sources(), "draft");
-  ASSERT_TRUE(engine->set_method(id, "specpipe", {"ngram"}));
+  ASSERT_TRUE(engine->set_method(id, "specpipe", {SourceKind::kNgram}));
   EXPECT_EQ(sources(), "ngram");
   ASSERT_TRUE(engine->step());
-  ASSERT_TRUE(engine->set_method(id, "surge", {"ngram", "draft"}));
+  ASSERT_TRUE(engine->set_method(id, "surge", {SourceKind::kNgram, SourceKind::kDraft}));
   EXPECT_EQ(sources(), "ngram+draft");
-  ASSERT_TRUE(engine->set_method(id, "specpipe", {"draft"}));
+  ASSERT_TRUE(engine->set_method(id, "specpipe", {SourceKind::kDraft}));
   EXPECT_EQ(sources(), "draft");
-  ASSERT_FALSE(engine->set_method(id, "specpipe", {"head"}));
+  ASSERT_FALSE(engine->set_method(id, "specpipe", {SourceKind::kHead}));
   finish(*engine);
   EXPECT_EQ(answer(*engine, id), alone(ask("abcabcabc", 200)));
 }

@@ -63,10 +63,11 @@ RequestSpec random_request(Dice& dice, int32_t n_vocab, bool drafts, const HeadF
   spec.sampling = random_sampling(dice, n_vocab);
   spec.max_tokens = dice.pick({1, 2, 12, 12, 25, 200});
   spec.method = random_method(dice, head);
-  spec.sources = dice.pick<std::vector<std::string>>({{}, {"ngram"}, {"ngram", "draft"}});
+  spec.sources =
+      dice.pick<std::vector<SourceKind>>({{}, {SourceKind::kNgram}, {SourceKind::kNgram, SourceKind::kDraft}});
   if (!drafts && spec.sources.size() == 2) spec.sources.clear();
   if (head != nullptr && dice.chance(0.5))
-    spec.sources = dice.pick<std::vector<std::string>>({{"head"}, {"ngram", "head"}});
+    spec.sources = dice.pick<std::vector<SourceKind>>({{SourceKind::kHead}, {SourceKind::kNgram, SourceKind::kHead}});
   spec.method_options = {.width = dice.pick({1, 2, 4, 16, 64}),
                          .levels = dice.pick({1, 1, 2, 5}),
                          .group = dice.pick({1, 1, 2, 3}),

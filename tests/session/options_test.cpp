@@ -35,7 +35,7 @@ TEST(SessionOptions, AStaticTreeFitsIntoABatch) {
 
 TEST(SessionOptions, SourcesAreThereToBeAsked) {
   SessionOptions options;
-  options.request.sources = {"draft"};
+  options.request.sources = {SourceKind::kDraft};
   expect_refused(options, "--draft FILE");
   options.drafts = {"draft.gguf"};
   EXPECT_TRUE(check(options));

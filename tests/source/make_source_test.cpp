@@ -5,11 +5,13 @@
 namespace sluice {
 namespace {
 
+using enum SourceKind;
 using Names = std::vector<std::string>;
 
 // The slots, as "ngram", "draft 0" or "ngram+draft 1".
-Names slots(const Names& names, size_t n_drafts, bool hierarchy, bool head = false, bool wants_head = false) {
-  const auto made = make_sources(names, {n_drafts, head, nullptr}, hierarchy, wants_head);
+Names slots(const std::vector<SourceKind>& asked, size_t n_drafts, bool hierarchy, bool head = false,
+            bool wants_head = false) {
+  const auto made = make_sources(asked, {n_drafts, head, nullptr}, hierarchy, wants_head);
   EXPECT_TRUE(made);
   Names all;
   for (const SourceSlot& slot : *made)
@@ -17,14 +19,14 @@ Names slots(const Names& names, size_t n_drafts, bool hierarchy, bool head = fal
   return all;
 }
 
-std::string error_of(const Names& names, size_t n_drafts) {
-  const auto made = make_sources(names, {n_drafts, false, nullptr}, false);
+std::string error_of(const std::vector<SourceKind>& asked, size_t n_drafts) {
+  const auto made = make_sources(asked, {n_drafts, false, nullptr}, false);
   if (made) return "";
   EXPECT_EQ(made.error().kind, ErrorKind::kInput);
   return made.error().message;
 }
 
-TEST(MakeSources, WithoutNamesItIsTheDraftModelsIfThereAreAny) {
+TEST(MakeSources, ByDefaultItIsTheDraftModelsIfThereAreAny) {
   EXPECT_EQ(slots({}, 0, false), Names{"ngram"});
   EXPECT_EQ(slots({}, 0, true), Names{"ngram"});
   EXPECT_EQ(slots({}, 1, false), Names{"draft 0"});
@@ -32,29 +34,28 @@ TEST(MakeSources, WithoutNamesItIsTheDraftModelsIfThereAreAny) {
   EXPECT_EQ(slots({}, 3, true), (Names{"draft 0", "draft 1", "draft 2"}));
 }
 
-TEST(MakeSources, NamedOnesAreFusedOrMakeAHierarchy) {
-  EXPECT_EQ(slots({"ngram"}, 2, false), Names{"ngram"});
-  EXPECT_EQ(slots({"ngram"}, 2, true), Names{"ngram"});
-  EXPECT_EQ(slots({"draft"}, 2, false), Names{"draft 1"});
-  EXPECT_EQ(slots({"ngram", "draft"}, 2, false), Names{"ngram+draft 1"});
-  EXPECT_EQ(slots({"draft", "ngram"}, 2, false), Names{"ngram+draft 1"});
-  EXPECT_EQ(slots({"draft", "ngram"}, 2, true), (Names{"ngram", "draft 0", "draft 1"})) << "the cheapest comes first";
+TEST(MakeSources, ThoseThatAreAskedForAreFusedOrMakeAHierarchy) {
+  EXPECT_EQ(slots({kNgram}, 2, false), Names{"ngram"});
+  EXPECT_EQ(slots({kNgram}, 2, true), Names{"ngram"});
+  EXPECT_EQ(slots({kDraft}, 2, false), Names{"draft 1"});
+  EXPECT_EQ(slots({kNgram, kDraft}, 2, false), Names{"ngram+draft 1"});
+  EXPECT_EQ(slots({kDraft, kNgram}, 2, false), Names{"ngram+draft 1"});
+  EXPECT_EQ(slots({kDraft, kNgram}, 2, true), (Names{"ngram", "draft 0", "draft 1"})) << "the cheapest comes first";
 }
 
 TEST(MakeSources, RefusesWhatItDoesNotHave) {
-  EXPECT_EQ(error_of({"ngram", "oracle"}, 0), "--source oracle is not available; there are: ngram, draft, head");
-  EXPECT_EQ(error_of({"ngram", "ngram"}, 0), "--source names ngram twice");
-  EXPECT_EQ(error_of({"draft", "draft"}, 1), "--source names draft twice");
-  EXPECT_EQ(error_of({"draft"}, 0), "--source draft needs a model: add --draft FILE");
-  EXPECT_EQ(error_of({"head"}, 1), "--source head needs a trained head: add --head FILE");
+  EXPECT_EQ(error_of({kNgram, kNgram}, 0), "--source names ngram twice");
+  EXPECT_EQ(error_of({kDraft, kDraft}, 1), "--source names draft twice");
+  EXPECT_EQ(error_of({kDraft}, 0), "--source draft needs a model: add --draft FILE");
+  EXPECT_EQ(error_of({kHead}, 1), "--source head needs a trained head: add --head FILE");
 }
 
 TEST(MakeSources, AHeadComesAfterTheDraftModels) {
   EXPECT_EQ(slots({}, 0, false, true), Names{"head 0"});
   EXPECT_EQ(slots({}, 2, false, true), Names{"draft 1"}) << "a draft model knows more";
   EXPECT_EQ(slots({}, 2, false, true, true), Names{"head 2"}) << "but not where the method is made for the head";
-  EXPECT_EQ(slots({"ngram", "head"}, 1, false, true), Names{"ngram+head 1"});
-  EXPECT_EQ(slots({"ngram"}, 1, false, true, true), Names{"ngram"});
+  EXPECT_EQ(slots({kNgram, kHead}, 1, false, true), Names{"ngram+head 1"});
+  EXPECT_EQ(slots({kNgram}, 1, false, true, true), Names{"ngram"});
 }
 
 }  // namespace

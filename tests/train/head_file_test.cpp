@@ -29,7 +29,7 @@ class TrainedHead : public testing::Test {
   }
 
   // Options for a head of this name that guesses some tokens only.
-  TrainOptions options(const std::string& name, const std::string& type) {
+  TrainOptions options(const std::string& name, ggml_type type) {
     const std::string out = temp_path("trained-" + name);
     std::filesystem::remove_all(out);
     return {.corpora = {temp_path("head-corpus")},
@@ -61,9 +61,9 @@ class TrainedHead : public testing::Test {
       const auto at = checkpoint->tensors.find(tensor.name);
       ASSERT_NE(at, checkpoint->tensors.end()) << tensor.name;
       const auto& [shape, values] = at->second;
-      const bool other = tensor.name == "output.weight" && !options.output_type.empty();
-      const ggml_type type =
-          shape.size() == 1 ? GGML_TYPE_F32 : kMatrixTypes.at(other ? options.output_type : options.type);
+      const bool output = tensor.name == "output.weight";
+      const ggml_type matrix = output ? options.output_type.value_or(options.type) : options.type;
+      const ggml_type type = shape.size() == 1 ? GGML_TYPE_F32 : matrix;
       ASSERT_EQ(tensor.type, type) << tensor.name;
       ASSERT_EQ(tensor.ne[0] * tensor.ne[1], static_cast<int64_t>(values.size())) << tensor.name;
       std::vector<std::byte> bytes(tensor.row_bytes * static_cast<size_t>(tensor.ne[1]));
@@ -91,7 +91,7 @@ class TrainedHead : public testing::Test {
 };
 
 TEST_F(TrainedHead, OfEveryKindOpens) {
-  for (const char* type : {"f16", "q8_0"}) {
+  for (const ggml_type type : {GGML_TYPE_F16, GGML_TYPE_Q8_0}) {
     const auto spd = options("spd", type);
     ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = Init::kLast}, spd, hooks_));
     expect_opens(spd, HeadKind::kSpd);
@@ -113,15 +113,15 @@ TEST_F(TrainedHead, OfEveryKindOpens) {
 }
 
 TEST_F(TrainedHead, OutputMatrixMayHaveAnotherType) {
-  auto spd = options("spd-mixed", "iq4_nl");
-  spd.output_type = "q5_1";
+  auto spd = options("spd-mixed", GGML_TYPE_IQ4_NL);
+  spd.output_type = GGML_TYPE_Q5_1;
   ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = Init::kLast}, spd, hooks_));
   expect_opens(spd, HeadKind::kSpd);
 }
 
 TEST_F(TrainedHead, SmallTypesStayCloseToWhatWasTrained) {
   // The largest step of a block of 32: its largest value over half of the levels.
-  for (const auto& [type, levels] : {std::pair{"q5_0", 16.0}, std::pair{"q4_0", 8.0}}) {
+  for (const auto& [type, levels] : {std::pair{GGML_TYPE_Q5_0, 16.0}, std::pair{GGML_TYPE_Q4_0, 8.0}}) {
     const auto spd = options("spd-small", type);
     ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = Init::kLast}, spd, hooks_));
     expect_opens(spd, HeadKind::kSpd);
@@ -143,7 +143,7 @@ TEST_F(TrainedHead, SmallTypesStayCloseToWhatWasTrained) {
 }
 
 TEST_F(TrainedHead, AblationsOpenToo) {
-  const auto spd = options("spd-ablated", "f16");
+  const auto spd = options("spd-ablated", GGML_TYPE_F16);
   ASSERT_TRUE(train_spd(model_,
                         {.cuts = {0, 3, 6},
                          .layers = 1,
@@ -158,7 +158,7 @@ TEST_F(TrainedHead, AblationsOpenToo) {
   ASSERT_TRUE(head) << head.error().message;
   EXPECT_EQ(head->parameters().taps, (std::vector<std::vector<int32_t>>{{0}, {3}, {6}}));
   EXPECT_FALSE(head->parameters().full_attention);
-  const auto p_eagle = options("p-eagle-ablated", "f16");
+  const auto p_eagle = options("p-eagle-ablated", GGML_TYPE_F16);
   ASSERT_TRUE(train_p_eagle(model_,
                             {.taps = {1, 3, 5},
                              .layers = 1,
