@@ -20,13 +20,6 @@ Status check_sources(const SessionOptions& options) {
 
 }  // namespace
 
-std::vector<std::string> methods_of_run(const SessionOptions& options) {
-  if (options.request.method != kAutoMethod) return {options.request.method};
-  if (!options.drafts.empty()) return {"ar", "surge"};
-  if (!options.heads.empty()) return {"ar", "spd", "eagle3", "p-eagle", "ppsd"};  // of which kind, the file says
-  return {"ar", "specpipe", "spd", "eagle3"};
-}
-
 Status check(const SessionOptions& options) {
   if (options.lazy() && !options.simulated())
     return input_error("--compute lazy works only on a simulated clock: add --executor virtual");

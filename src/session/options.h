@@ -53,13 +53,11 @@ struct SessionOptions {
   // What a request asks for unless it says otherwise; its method may be kAutoMethod, its prompt is of no meaning.
   RequestSpec request = {.method = kAutoMethod};
 
+  bool stages_asked_for() const { return stages != 1 || !cuts.empty(); }
   bool simulated() const { return executor == ExecutorKind::kVirtual; }
   bool lazy() const { return compute == Compute::kLazy; }
   bool same_tokens() const { return request.sampling.rule == Rule::kMatch; }  // whatever the method
 };
-
-// The methods that a run may come to: the one that was asked for, or all that `auto` chooses among.
-std::vector<std::string> methods_of_run(const SessionOptions& options);
 
 // Combinations that make no sense. Errors name the options of the command line.
 Status check(const SessionOptions& options);

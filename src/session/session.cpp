@@ -9,6 +9,7 @@
 #include "model/utf8.h"
 #include "plan/measure.h"
 #include "session/assemble.h"
+#include "session/auto_method.h"
 #include "session/cached_draft.h"
 #include "session/corpus_file.h"
 #include "session/installation.h"
@@ -128,9 +129,8 @@ void Session::watch_files() {
 
 std::string Session::method() const {
   if (options_.request.method != kAutoMethod) return options_.request.method;
-  if (!drafts_.empty()) return "surge";
-  if (heads_.empty()) return "specpipe";
-  return method_of(heads_.front().parameters().kind);
+  const auto head = heads_.empty() ? std::nullopt : std::optional(heads_.front().parameters().kind);
+  return best_method({.draft = !drafts_.empty(), .head = head});
 }
 
 // Of a request its context, a step's rows in every stage, those that wait and those that have just come out; and at

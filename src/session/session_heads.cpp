@@ -1,6 +1,7 @@
 // Which heads a session has, and which serves whom.
 #include <algorithm>
 
+#include "session/auto_method.h"
 #include "session/installation.h"
 #include "session/session.h"
 #include "session/shipped_heads.h"
@@ -12,11 +13,9 @@ namespace {
 // First layers of an SPD head's second, third, … stage.
 std::vector<int32_t> inner_cuts(const HeadParameters& head) { return {head.cuts.begin() + 1, head.cuts.end() - 1}; }
 
-bool stages_asked_for(const SessionOptions& options) { return options.stages != 1 || !options.cuts.empty(); }
-
 // An SPD head runs with the stages that it was trained for, which are taken unless others were asked for.
 bool runs_with(const HeadParameters& head, const SessionOptions& options) {
-  if (head.kind != HeadKind::kSpd || !stages_asked_for(options)) return true;
+  if (head.kind != HeadKind::kSpd || !options.stages_asked_for()) return true;
   return options.cuts.empty() ? options.stages == head.stages() : options.cuts == inner_cuts(head);
 }
 
@@ -60,19 +59,18 @@ Result<bool> Session::take_shipped_head(const std::string& method) {
   return path.has_value();
 }
 
-// The heads that the methods need and were not given. Where neither draft models nor sources were given, `auto` takes
-// SPD's if it is of the stages that were asked for, and for a model in one piece EAGLE-3's, which then drafts no
-// further than it is sure of.
+// The heads that the methods need and were not given. EAGLE-3's, taken by `auto`, drafts no further than it is sure of.
 Status Session::take_shipped_heads() {
   constexpr double kSure = 0.5;
   for (const std::string& name : compared_)
     if (head_kind(name) && head_for(name) == nullptr) SLUICE_TRY_STATUS(take_shipped_head(name));
   if (!compared_.empty() || !options_.heads.empty()) return {};
   if (options_.request.method != kAutoMethod) return take_shipped_head(options_.request.method).map([](bool) {});
-  if (!options_.drafts.empty() || !options_.request.sources.empty() || !options_.ngram_corpus.empty()) return {};
-  SLUICE_TRY(const bool taken, take_shipped_head(stages_asked_for(options_) ? "spd" : "eagle3"));
+  const auto kind = head_worth_loading(options_);
+  if (!kind) return {};
+  SLUICE_TRY(const bool taken, take_shipped_head(method_of(*kind)));
   double& p_min = options_.request.method_options.draft_p_min;
-  if (taken && !stages_asked_for(options_) && p_min == 0) p_min = kSure;
+  if (taken && kind == HeadKind::kEagle3 && p_min == 0) p_min = kSure;
   return {};
 }
 
