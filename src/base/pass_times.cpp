@@ -61,12 +61,13 @@ void PassTimes::learn_noise(double change) {
   noise_ += std::max(kNewestOfMany, 1.0 / static_cast<double>(++n_noise_)) * (away - noise_);
 }
 
-// Draws what was seen seldom, and not of late, down towards what the kinds beside it suggest.
+// Draws what was not seen of late down towards what the kinds beside it suggest.
 void PassTimes::doubt() {
   next_doubt_ = kNever;
   for (size_t i = 0; i < seen_.size(); ++i) {
     Kind& kind = seen_[i];
     if (passes_ >= kind.doubted_at) {
+      kind.forget();
       kind.seconds = std::max(0.8 * kind.seconds, std::min(kind.seconds, without(i)));
       kind.wait(passes_);
       smooth_around(kind.rows);
@@ -127,19 +128,27 @@ void PassTimes::Kind::take(Pass pass, int64_t now) {
     const double weight = std::max(least, 1.0 / static_cast<double>(++n - 2));
     rows += weight * (pass.rows - rows);
     seconds += weight * (std::clamp(pass.seconds, seconds / kMost, seconds * kMost) - seconds);
-    return;
+  } else {
+    first[static_cast<size_t>(n++)] = pass;
+    const auto& [a, b, c] = first;
+    const Pass believed = n == 1 ? a : n == 2 ? std::min(a, b) : std::max(std::min(a, b), std::min(std::max(a, b), c));
+    rows = believed.rows;
+    seconds = believed.seconds;
   }
-  first[static_cast<size_t>(n++)] = pass;
-  const auto& [a, b, c] = first;
-  const Pass believed = n == 1 ? a : n == 2 ? std::min(a, b) : std::max(std::min(a, b), std::min(std::max(a, b), c));
-  rows = believed.rows;
-  seconds = believed.seconds;
   wait(now);
 }
 
+// What was seen so long ago counts as seen once.
+void PassTimes::Kind::forget() {
+  if (!sure()) return;
+  first = {Pass{seconds, rows}};
+  n = 1;
+}
+
 void PassTimes::Kind::wait(int64_t now) {
-  constexpr int64_t kUntilDoubted = 32;  // passes; of what was seen twice four times as many
-  doubted_at = sure() ? kNever : now + (n == 1 ? 1 : 4) * kUntilDoubted + 1;
+  // Passes; of what was seen twice four times as many, of what is sure sixteen times.
+  constexpr int64_t kUntilDoubted = 32;
+  doubted_at = now + kUntilDoubted * (sure() ? 16 : n == 2 ? 4 : 1) + 1;
 }
 
 // The first kind whose widest is not less; the end if there is none.

@@ -27,8 +27,9 @@ class PassTimes {
   //
   // Between kinds on a line; beyond the widest rising as on average before it, or towards what others took; of the
   // narrowest its share, so that a width is tried before it is thought too dear; 0 as long as nothing is known. A kind
-  // that was seen less than three times is from while to while thought a little more like those beside it if they are
-  // cheaper, and so tried again: otherwise one pass that something else held up would banish it for good.
+  // that was seen less than three times, or not for long, is from while to while thought a little more like those
+  // beside it if they are cheaper, and so tried again: what looks dear is not chosen, and one pass that something else
+  // held up would banish it for good.
   double seconds(int32_t rows) const { return pace_ * usual(rows, at_least(rows), &Kind::smooth); }
 
   // Of the widths that are known; 0 if there is none.
@@ -63,13 +64,14 @@ class PassTimes {
     std::array<Pass, 3> first{};  // at the usual pace, like all below
     int64_t n = 0;
     int64_t seen_at = 0;     // the newest pass
-    int64_t doubted_at = 0;  // a pass; far away if it is sure
+    int64_t doubted_at = 0;  // a pass
     double rows = 0.0;       // so many rows
     double seconds = 0.0;    // take so many seconds,
     double smooth = 0.0;     // or these, with those beside it
     bool sure() const { return n >= std::ssize(first); }
     void take(Pass pass, int64_t now);
     void wait(int64_t now);
+    void forget();
   };
   using Kinds = std::vector<Kind>;
   Kinds::const_iterator by_widest(int32_t widest) const;

@@ -135,6 +135,42 @@ TEST(PassTimes, AWidthThatWasHeldUpOnceIsTriedAgain) {
   EXPECT_NEAR(times.seconds(8), sure, 0.5 * sure);  // seen often enough
 }
 
+// What looks dear is not chosen, so nobody would see that it isn't.
+TEST(PassTimes, AWellKnownWidthThatWasHeldUpOnceIsTriedAgain) {
+  PassTimes times;
+  const auto cost = [](int32_t rows) { return 10.0 + 0.5 * rows; };
+  const std::vector<double> gains(8, 0.7);
+  for (int i = 0; i < 40; ++i)
+    for (const int32_t rows : {16, 24}) times.saw(rows, cost(rows));
+  EXPECT_EQ(times.best_addition(16, gains, 1.0), 8u);
+  for (int i = 0; i < 40; ++i) times.saw(16, cost(16));
+  times.saw(24, 3.0 * cost(24));
+  EXPECT_EQ(times.best_addition(16, gains, 1.0), 0u);
+  int with = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const auto rows = 16 + static_cast<int32_t>(times.best_addition(16, gains, 1.0));
+    times.saw(rows, cost(rows));
+    with += rows == 24;
+  }
+  EXPECT_GT(with, 1000);
+}
+
+// Where it is dear indeed, looking again costs little.
+TEST(PassTimes, AWidthThatIsDearIsSeldomTriedAgain) {
+  PassTimes times;
+  const auto cost = [](int32_t rows) { return rows <= 16 ? 10.0 : 20.0; };
+  const std::vector<double> gains(8, 1.0);
+  for (int i = 0; i < 40; ++i)
+    for (const int32_t rows : {12, 16, 24, 32}) times.saw(rows, cost(rows));
+  int with = 0;
+  for (int i = 0; i < 5000; ++i) {
+    const auto rows = 16 + static_cast<int32_t>(times.best_addition(16, gains, 1.0));
+    times.saw(rows, cost(rows));
+    with += rows > 16;
+  }
+  EXPECT_LT(with, 50);
+}
+
 TEST(PassTimes, MayBeNothing) {
   PassTimes times;
   for (int i = 0; i < 5000; ++i) times.saw(1 + i % 40, 0.0);
