@@ -5,34 +5,24 @@
 #include <jinja/runtime.h>
 #include <jinja/value.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <new>
 #include <string_view>
 #include <utility>
 
+#include "chat/template_engine.h"
+
 namespace sluice {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr HelperProcess::Limits kLimits = {
-    .cpu_seconds = 3, .memory_bytes = size_t{512} << 20, .answer_bytes = size_t{16} << 20};
-
 // What the template sees.
 Json variables_of(const ChatTemplateInput& input) {
-  Json messages = Json::array();
-  for (const ChatMessage& message : input.messages) {
-    messages.push_back({{"role", message.role}, {"content", message.content}});
-    if (!message.extra.is_null()) messages.back().update(message.extra);
-  }
-  Json variables = {{"messages", std::move(messages)},
-                    {"add_generation_prompt", input.add_generation_prompt},
-                    {"bos_token", input.bos_token},
-                    {"eos_token", input.eos_token},
-                    {"tools", input.tools},
-                    {"documents", nullptr}};
+  Json variables = {{"messages", messages_of(input)}, {"add_generation_prompt", input.add_generation_prompt},
+                    {"bos_token", input.bos_token},   {"eos_token", input.eos_token},
+                    {"tools", input.tools},           {"documents", nullptr}};
   if (!input.extra.is_null()) variables.update(input.extra);
   return variables;
 }
@@ -67,30 +57,6 @@ jinja::value value_of(const Json& json) {
   }
 }
 
-std::string_view before(std::string_view text, std::string_view mark) { return text.substr(0, text.find(mark)); }
-std::string_view after(std::string_view text, std::string_view mark) {
-  const size_t at = text.find(mark);
-  return at == text.npos ? std::string_view() : text.substr(at + mark.size());
-}
-
-// One line of the engine's several. While it renders: "… at line 3, column 5 in source:\n<text around>\n  ^\nError:
-// <message>"; of its parser: "parser: Parser Error: <message>\n...<text around>...\n  ^".
-std::string one_line(std::string_view what) {
-  const std::string place(before(after(what, " at line "), ","));
-  std::string message(after(what, "\nError: "));
-  if (message == "std::bad_alloc") throw std::bad_alloc();  // the engine made a message of it
-  if (message.empty()) {
-    message = before(what, "\n");
-    if (const auto near = before(after(what, "\n..."), "\n"); !near.empty())
-      message += " near \"" + std::string(near.substr(0, near.rfind("..."))) + "\"";
-  }
-  for (const std::string_view prefix : {"Jinja Exception: ", "lexer: ", "parser: ", "Parser Error: "})
-    if (message.starts_with(prefix)) message.erase(0, prefix.size());
-  std::replace_if(
-      message.begin(), message.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  return (place.empty() ? "" : "line " + place + ": ") + message.substr(0, 1000);
-}
-
 // `question`: CBOR of the variables and the time, which holds any bytes; or nothing: to see if the template is one.
 Result<std::string> answer(const std::string& source, std::string_view question) {
   try {
@@ -123,17 +89,13 @@ ChatTemplate::ChatTemplate(HelperProcess helper) : helper_(std::move(helper)) {}
 
 Result<ChatTemplate> ChatTemplate::open(std::string source) {
   const auto work = [source = std::move(source)](std::string_view question) { return answer(source, question); };
-  SLUICE_TRY(auto helper, HelperProcess::start(work, kLimits));
+  SLUICE_TRY(auto helper, HelperProcess::start(work, kEngineLimits));
   SLUICE_TRY([[maybe_unused]] const auto nothing, ask(helper, ""));
   return ChatTemplate(std::move(helper));
 }
 
 Result<std::string> ChatTemplate::render(const ChatTemplateInput& input) const {
-  for (const ChatMessage& message : input.messages)
-    if (!message.extra.is_null() && !message.extra.is_object())
-      return input_error("chat template: a message's extra members must be a JSON object");
-  if (!input.extra.is_null() && !input.extra.is_object())
-    return input_error("chat template: the extra variables must be a JSON object");
+  SLUICE_TRY_STATUS(check(input));
   const Json question = {{"variables", variables_of(input)}, {"now", input.now.value_or(std::time(nullptr))}};
   std::string bytes;
   Json::to_cbor(question, bytes);

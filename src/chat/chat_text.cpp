@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "chat/template_engine.h"
 #include "model/utf8.h"
 
 namespace sluice {
@@ -241,6 +242,7 @@ ChatText::ChatText(const Tokenizer& tokenizer, std::string_view template_source)
       assistants_(tokenizer.specials(), [](const SpecialText& special) { return !special.in_any_text; }) {}
 
 Result<std::vector<Token>> ChatText::encode(ChatTemplateInput input, const Render& render) const {
+  SLUICE_TRY_STATUS(check(input));
   const ChatTemplateInput original = input;
   StandIns stand_ins(*tokenizer_, template_source_, original);
   for (ChatMessage& message : input.messages) {

@@ -1,0 +1,193 @@
+#include "chat/answer_parser.h"
+
+#include <chat.h>
+#include <jinja/lexer.h>
+#include <jinja/parser.h>
+#include <json-schema-to-grammar.h>
+#include <log.h>
+
+#include <chrono>
+#include <exception>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+#include "chat/template_engine.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+enum class Task : uint8_t { kCheck, kFormat, kParse, kGrammar };
+
+// --- in the helper process ---
+
+common_json in_their_json(const Json& json) { return common_json::parse(json.dump()); }
+
+common_chat_tool_choice in_their_words(ToolChoice choice) {
+  switch (choice) {
+    case ToolChoice::kRequired:
+      return COMMON_CHAT_TOOL_CHOICE_REQUIRED;
+    case ToolChoice::kNone:
+      return COMMON_CHAT_TOOL_CHOICE_NONE;
+    case ToolChoice::kAuto:
+      break;
+  }
+  return COMMON_CHAT_TOOL_CHOICE_AUTO;
+}
+
+GrammarTrigger::Kind kind_of(common_grammar_trigger_type type) {
+  if (type == COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN) return GrammarTrigger::Kind::kPattern;
+  return type == COMMON_GRAMMAR_TRIGGER_TYPE_PATTERN_FULL ? GrammarTrigger::Kind::kWholePattern
+                                                          : GrammarTrigger::Kind::kWord;
+}
+
+Json format(const std::string& source, const Json& asked) {
+  common_chat_templates_inputs inputs;
+  inputs.messages = common_chat_msgs_parse_oaicompat(in_their_json(asked["messages"]));
+  inputs.tools = common_chat_tools_parse_oaicompat(in_their_json(asked["tools"]));
+  inputs.tool_choice = in_their_words(asked["tool_choice"].get<ToolChoice>());
+  inputs.parallel_tool_calls = asked["parallel_tool_calls"];
+  inputs.add_generation_prompt = asked["add_generation_prompt"];
+  inputs.enable_thinking = asked["thinking"];
+  inputs.reasoning_format = COMMON_REASONING_FORMAT_AUTO;
+  inputs.json_schema = asked["schema"];
+  inputs.now = std::chrono::system_clock::from_time_t(asked["now"].get<std::time_t>());
+  for (const auto& [name, value] : asked["extra"].items()) inputs.chat_template_kwargs[name] = value.dump();
+  const auto apply = [&](const std::string& bos, const std::string& eos) {
+    return common_chat_templates_apply(common_chat_templates_init(nullptr, source, bos, eos).get(), inputs);
+  };
+  // The library finds out by examples what a template writes around calls, and takes "</s>" for a part of it.
+  const common_chat_params params = apply("", "");
+  Json triggers = Json::array();
+  for (const auto& trigger : params.grammar_triggers) triggers.push_back({kind_of(trigger.type), trigger.value});
+  const Json reader = {{"format", params.format}, {"begin", params.generation_prompt}, {"parser", params.parser}};
+  std::string bytes;
+  Json::to_cbor(reader, bytes);
+  return {{"prompt", apply(asked["bos_token"], asked["eos_token"]).prompt},
+          {"grammar", params.grammar},
+          {"lazy", params.grammar_lazy},
+          {"triggers", triggers},
+          {"shown", params.preserved_tokens},
+          {"stops", params.additional_stops},
+          {"reasoning_begin", params.thinking_start_tag},
+          {"reasoning_ends", params.thinking_end_tags},
+          {"reader", bytes}};
+}
+
+Json parse(const Json& asked) {
+  const Json reader = Json::from_cbor(asked["reader"].get_ref<const std::string&>());
+  common_chat_parser_params params;
+  params.format = reader["format"];
+  params.reasoning_format = COMMON_REASONING_FORMAT_AUTO;
+  params.generation_prompt = reader["begin"];
+  if (const std::string parser = reader["parser"]; !parser.empty()) params.parser.load(parser);
+  common_chat_msg message;
+  try {
+    message = common_chat_parse(asked["text"], asked["partial"], params);
+  } catch (const std::runtime_error&) {  // that it is none of the format
+    return nullptr;
+  }
+  Json calls = Json::array();
+  for (const auto& call : message.tool_calls) calls.push_back({call.id, call.name, call.arguments});
+  return {{"content", message.content}, {"reasoning", message.reasoning_content}, {"tool_calls", calls}};
+}
+
+Json answer_to(const std::string& source, Task task, const Json& asked) {
+  switch (task) {
+    case Task::kCheck:
+      jinja::parse_from_tokens(jinja::lexer().tokenize(source));
+      return nullptr;
+    case Task::kFormat:
+      return format(source, asked);
+    case Task::kParse:
+      return parse(asked);
+    case Task::kGrammar:
+      break;
+  }
+  return json_schema_to_grammar(common_json::parse(asked["schema"]), /*force_gbnf=*/true);
+}
+
+Result<std::string> answer(const std::string& source, std::string_view question) {
+  common_log_set_verbosity_thold(LOG_LEVEL_OUTPUT);
+  try {
+    const Json asked = Json::from_cbor(question);
+    std::string bytes;
+    Json::to_cbor(answer_to(source, asked["task"].get<Task>(), asked), bytes);
+    return bytes;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    return input_error(one_line(error.what()));
+  }
+}
+
+// ---
+
+Result<Json> ask(const HelperProcess& helper, Task task, Json question, const char* what) {
+  question["task"] = task;
+  std::string bytes;
+  Json::to_cbor(question, bytes);
+  auto answer = helper.ask(bytes);
+  if (answer) return Json::from_cbor(*answer);
+  answer.error().message.insert(0, std::string(what) + ": ");
+  return tl::unexpected<Error>(answer.error());
+}
+
+}  // namespace
+
+AnswerParser::AnswerParser(HelperProcess helper) : helper_(std::move(helper)) {}
+
+Result<AnswerParser> AnswerParser::open(std::string template_source) {
+  const auto work = [source = std::move(template_source)](std::string_view question) {
+    return answer(source, question);
+  };
+  SLUICE_TRY(auto helper, HelperProcess::start(work, kEngineLimits));
+  SLUICE_TRY([[maybe_unused]] const auto nothing, ask(helper, Task::kCheck, Json::object(), "chat template"));
+  return AnswerParser(std::move(helper));
+}
+
+Result<AnswerFormat> AnswerParser::format(const AnswerRequest& request) const {
+  const ChatTemplateInput& input = request.conversation;
+  SLUICE_TRY_STATUS(check(input));
+  Json question = {{"messages", messages_of(input)},
+                   {"tools", input.tools},
+                   {"tool_choice", request.tool_choice},
+                   {"parallel_tool_calls", request.parallel_tool_calls},
+                   {"add_generation_prompt", input.add_generation_prompt},
+                   {"thinking", request.thinking},
+                   {"schema", request.schema},
+                   {"now", input.now.value_or(std::time(nullptr))},
+                   {"extra", input.extra},
+                   {"bos_token", input.bos_token},
+                   {"eos_token", input.eos_token}};
+  SLUICE_TRY(const Json said, ask(helper_, Task::kFormat, std::move(question), "chat template"));
+  AnswerFormat format{.prompt = said["prompt"],
+                      .grammar = said["grammar"],
+                      .lazy = said["lazy"],
+                      .shown = said["shown"],
+                      .stops = said["stops"],
+                      .reasoning_begin = said["reasoning_begin"],
+                      .reasoning_ends = said["reasoning_ends"],
+                      .reader = said["reader"]};
+  for (const Json& trigger : said["triggers"]) format.triggers.push_back({trigger[0], trigger[1]});
+  return format;
+}
+
+Result<std::optional<AssistantMessage>> AnswerParser::parse(const AnswerFormat& format, std::string_view text,
+                                                            bool partial) const {
+  Json question = {{"reader", format.reader}, {"text", text}, {"partial", partial}};
+  SLUICE_TRY(const Json said, ask(helper_, Task::kParse, std::move(question), "answer"));
+  if (said.is_null()) return std::nullopt;
+  AssistantMessage message{.content = said["content"], .reasoning = said["reasoning"], .tool_calls = {}};
+  for (const Json& call : said["tool_calls"]) message.tool_calls.push_back({call[0], call[1], call[2]});
+  return message;
+}
+
+Result<std::string> AnswerParser::grammar(const std::string& schema) const {
+  SLUICE_TRY(const Json said, ask(helper_, Task::kGrammar, {{"schema", schema}}, "JSON schema"));
+  return said.get<std::string>();
+}
+
+}  // namespace sluice
