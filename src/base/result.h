@@ -37,7 +37,11 @@ inline tl::unexpected<Error> runtime_error(std::string message) {
 // what broke with it, and not the others; nobody goes on with it.
 class BrokenInvariant : public std::logic_error {
  public:
-  using std::logic_error::logic_error;
+  BrokenInvariant(const std::string& message, std::string why) : std::logic_error(message), why_(std::move(why)) {}
+  const std::string& why() const { return why_; }  // as the check has it
+
+ private:
+  std::string why_;
 };
 
 // Throws BrokenInvariant with the failed condition and its place.

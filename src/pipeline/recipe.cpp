@@ -41,10 +41,13 @@ std::unique_ptr<Ending> ending_of(const StageRecipe& recipe, const ModelFile& mo
 
 // What the runner does not check.
 Status check(const StageRecipe& recipe) {
+  constexpr int32_t kMostGuesses = 64;  // in a row
   const bool ends_well = !recipe.last || (recipe.options.with_head && recipe.kind != StageRecipe::Kind::kNothing);
-  if (ends_well && recipe.stage.valid() && recipe.candidates >= 0 && recipe.guessable >= 0) return {};
-  return input_error(recipe.files.path + ": a stage that ends a model needs its output head, numbers of tokens are " +
-                     "not negative");
+  const bool guesses_well = recipe.guesses >= 1 && recipe.guesses <= kMostGuesses;
+  const bool not_negative = recipe.stage.valid() && recipe.candidates >= 0 && recipe.guessable >= 0;
+  if (ends_well && guesses_well && not_negative) return {};
+  return input_error(recipe.files.path + ": a stage that ends a model needs its output head, it guesses 1 to " +
+                     std::to_string(kMostGuesses) + " tokens in a row, and numbers of tokens are not negative");
 }
 
 // Whether what was opened is what was meant.
@@ -125,6 +128,9 @@ Result<Worker> make_worker(const StageRecipe& recipe, const ModelFile& model, st
 }
 
 Result<Worker> make_worker(const StageRecipe& recipe, const HeadFile& head) {
+  SLUICE_TRY_STATUS(check(recipe));
+  if (recipe.options.n_cells < 1 || recipe.options.threads < 1)
+    return input_error(recipe.files.path + ": cells and threads of a head must be at least 1");
   SLUICE_TRY(auto module, HeadModule::create(head, {.n_cells = recipe.options.n_cells,
                                                     .threads = recipe.options.threads,
                                                     .guesses = recipe.guesses}));
@@ -137,22 +143,30 @@ Result<Worker> make_worker(const StageRecipe& recipe, const HeadFile& head) {
                                           nullptr));
 }
 
-Result<Worker> make_worker(const StageRecipe& recipe) {
+namespace {
+
+template <class File>
+Result<Stage> make_stage_of(const StageRecipe& recipe, const File& file) {
+  SLUICE_TRY_STATUS(check_identity(recipe, file));
+  SLUICE_TRY(Worker worker, make_worker(recipe, file));
+  return Stage{std::move(worker), FrameCheck(StageLimits::of(recipe, file))};
+}
+
+}  // namespace
+
+Result<Stage> make_stage(const StageRecipe& recipe) {
   const auto& [path, target_path, identity] = recipe.files;
   if (target_path.empty()) {
     SLUICE_TRY(const ModelFile model, ModelFile::open(path));
-    SLUICE_TRY_STATUS(check_identity(recipe, model));
-    return make_worker(recipe, model);
+    return make_stage_of(recipe, model);
   }
   SLUICE_TRY(const ModelFile target, ModelFile::open(target_path));
   if (recipe.kind == StageRecipe::Kind::kHead) {
     SLUICE_TRY(const HeadFile head, HeadFile::open(path, target));
-    SLUICE_TRY_STATUS(check_identity(recipe, head));
-    return make_worker(recipe, head);
+    return make_stage_of(recipe, head);
   }
   SLUICE_TRY(const ModelFile draft, ModelFile::open_draft(path, target));
-  SLUICE_TRY_STATUS(check_identity(recipe, draft));
-  return make_worker(recipe, draft);
+  return make_stage_of(recipe, draft);
 }
 
 Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineOptions& options) {

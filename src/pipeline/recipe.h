@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "model/head_file.h"
 #include "model/model_file.h"
+#include "pipeline/frame_check.h"
 #include "pipeline/memo.h"
 #include "pipeline/worker.h"
 #include "wire/recipe.h"
@@ -38,8 +39,14 @@ StageRecipe recipe_for(const HeadFile& head, const PipelineOptions& options, int
 // lazy. Errors (kInput): a weight of a type that has no product, or options that do not fit the model.
 Result<Worker> make_worker(const StageRecipe& recipe, const ModelFile& model, std::shared_ptr<Memo> memo = nullptr);
 Result<Worker> make_worker(const StageRecipe& recipe, const HeadFile& head);
+
+// A stage in a process of its own, and what it may be sent.
+struct Stage {
+  Worker worker;
+  FrameCheck frames;
+};
 // Opens the files that the recipe names. Errors (kInput) name a file that is missing, or another one than was meant.
-Result<Worker> make_worker(const StageRecipe& recipe);
+Result<Stage> make_stage(const StageRecipe& recipe);
 
 // From model to workers in one step.
 Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineOptions& options);

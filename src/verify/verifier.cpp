@@ -20,7 +20,8 @@ auto& of_sequence(auto& paths, SequenceId sequence) {
 }  // namespace
 
 bool Verifier::Path::continued_by(const Row& row) const {
-  if (row.kind != Row::Kind::kNode || row.parent != tail()) return false;
+  const bool follows = row.parent == tail() && row.position == static_cast<int32_t>(tokens.size());
+  if (row.kind != Row::Kind::kNode || !follows) return false;
   return expected == kNoToken || row.token == expected;
 }
 

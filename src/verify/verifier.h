@@ -49,7 +49,7 @@ class Verifier {
   void enter_prompt(const Row& row);
 
   // The indices into `rows` of those that prolong their paths as they stand now, ascending, at most one a sequence.
-  // REQUIRES: the sequences of the rows are open; a row that prolongs its path has the position after it.
+  // REQUIRES: the sequences of the rows are open.
   std::vector<size_t> alive(std::span<const Row> rows) const;
 
   // Prolongs the path by an alive row and draws the token after it. logits: [n_vocab] of this row. Rule `reject`: from

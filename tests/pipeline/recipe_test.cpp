@@ -51,7 +51,7 @@ TEST(Recipe, AStageMadeElsewhereComputesTheSame) {
   std::vector<Worker> there;
   for (StageRecipe recipe : recipes_for(model, three_stages())) {
     recipe.files.identity = model.identity().value();
-    there.push_back(make_worker(sent(recipe)).value());
+    there.push_back(std::move(make_stage(sent(recipe)).value().worker));
   }
   const auto expected = run(here, prompt({70, 71, 72})), done = run(there, prompt({70, 71, 72}));
   ASSERT_EQ(done.outcome.accepted.size(), 1u);
@@ -94,13 +94,13 @@ TEST(Recipe, LazilyTheLastStageHasAllLayersAndTheOthersNothing) {
 TEST(Recipe, AnotherFileThanWasMeantIsRefused) {
   StageRecipe recipe = recipes_for(six_layers().model, three_stages())[0];
   recipe.files.identity = two_layers().model.identity().value();
-  const auto made = make_worker(sent(recipe));
+  const auto made = make_stage(sent(recipe));
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().kind, ErrorKind::kInput);
   EXPECT_EQ(made.error().message, recipe.files.path + ": another file than the pipeline's, which has the SHA-256 " +
                                       recipe.files.identity.hex() + ": copy that one here");
   recipe.files.path = "/nowhere.gguf";
-  EXPECT_NE(make_worker(recipe).error().message.find("/nowhere.gguf"), std::string::npos);
+  EXPECT_NE(make_stage(recipe).error().message.find("/nowhere.gguf"), std::string::npos);
 }
 
 TEST(Recipe, OfAHeadNamesItsTarget) {
@@ -111,9 +111,9 @@ TEST(Recipe, OfAHeadNamesItsTarget) {
   EXPECT_EQ(recipe.kind, Kind::kHead);
   EXPECT_EQ(recipe.files.target, target.path());
   recipe.files.identity = head.identity().value();
-  EXPECT_TRUE(make_worker(sent(recipe)));
+  EXPECT_TRUE(make_stage(sent(recipe)));
   recipe.files.identity = target.identity().value();
-  EXPECT_FALSE(make_worker(sent(recipe)));
+  EXPECT_FALSE(make_stage(sent(recipe)));
 }
 
 TEST(Recipe, OfADraftHeadNamesItsTarget) {
@@ -127,10 +127,10 @@ TEST(Recipe, OfADraftHeadNamesItsTarget) {
   EXPECT_EQ(recipe.kind, Kind::kLayers);
   EXPECT_EQ(recipe.files.target, target.path());
   recipe.files.identity = draft.identity().value();
-  auto there = make_worker(sent(recipe));
+  auto there = make_stage(sent(recipe));
   ASSERT_TRUE(there) << there.error().message;
   auto here = make_workers(draft, options).value();
-  const auto expected = here[0].process(prompt({70, 71})), done = there->process(prompt({70, 71}));
+  const auto expected = here[0].process(prompt({70, 71})), done = there->worker.process(prompt({70, 71}));
   ASSERT_EQ(done.outcome.drafted.size(), 1u);
   EXPECT_EQ(done.outcome.drafted[0].candidates[0].token, expected.outcome.drafted[0].candidates[0].token);
   EXPECT_EQ(done.onward.hidden, expected.onward.hidden);
@@ -139,16 +139,19 @@ TEST(Recipe, OfADraftHeadNamesItsTarget) {
 TEST(Recipe, ThatContradictsItselfIsRefused) {
   StageRecipe recipe = recipes_for(six_layers().model, three_stages())[0];
   recipe.options.range = {0, 7};
-  EXPECT_FALSE(make_worker(recipe));
+  EXPECT_FALSE(make_stage(recipe));
   recipe = recipes_for(six_layers().model, three_stages())[2];
   recipe.options.with_head = false;
-  EXPECT_FALSE(make_worker(recipe));
+  EXPECT_FALSE(make_stage(recipe));
   recipe = recipes_for(six_layers().model, three_stages())[2];
   recipe.kind = Kind::kNothing;
-  EXPECT_FALSE(make_worker(recipe));
+  EXPECT_FALSE(make_stage(recipe));
   recipe = recipes_for(six_layers().model, three_stages())[0];
   recipe.kind = Kind::kHead;
-  EXPECT_FALSE(make_worker(recipe)) << "no target is named";
+  EXPECT_FALSE(make_stage(recipe)) << "no target is named";
+  recipe = recipes_for(six_layers().model, three_stages())[2];
+  recipe.guesses = 1 << 30;
+  EXPECT_FALSE(make_stage(recipe));
 }
 
 }  // namespace

@@ -1,0 +1,66 @@
+// What another process sends, before it is believed.
+//
+// The codec has seen to it that bytes are a message. Whether it is one that an honest peer sends is said here: cells,
+// tokens, positions, widths and numbers of states in range, sequences that are open, rows that follow their parents. A
+// stage computes on nothing else. Errors (kInput) say what is wrong with it; the peer is at fault, and whatever it
+// sends after that is of no worth.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "compute/paths.h"
+#include "model/head_file.h"
+#include "model/model_file.h"
+#include "wire/batch.h"
+#include "wire/recipe.h"
+#include "wire/report.h"
+
+namespace sluice {
+
+// What the messages to a stage may hold.
+struct StageLimits {
+  int32_t n_cells = 0, max_rows = 0;
+  int32_t n_tokens = 0;         // of the vocabulary
+  bool foreign_tokens = false;  // rows may hold others
+  int32_t d_state = 0;          // numbers that a batch brings for a row: 0 or d_model
+  std::optional<HeadParameters> head;
+
+  static StageLimits of(const StageRecipe& recipe, const ModelFile& model);
+  static StageLimits of(const StageRecipe& recipe, const HeadFile& head);
+};
+
+// For one stage.
+class FrameCheck {
+ public:
+  explicit FrameCheck(StageLimits limits) : limits_(std::move(limits)), paths_(limits_.n_cells) {}
+
+  // In the order in which the worker is to process them. After an error this is of no more use.
+  Status check(const Batch& batch);
+  Status check(const Amendment& amendment) const;
+  Status check(const Taps& taps) const;  // to a head
+
+ private:
+  Status check(const PathUpdate& update) const;
+  Status check(const Row& row) const;
+  Status check(const Draws& draws) const;
+  Status check_for_layers(const Batch& batch) const;
+  Status check_for_head(const Batch& batch) const;
+  Status check_depth(int32_t depth) const;
+  Status follow(const Batch& batch);
+  int64_t end_of_tokens() const;
+
+  StageLimits limits_;
+  Paths paths_;
+  std::unordered_set<SequenceId> open_;
+  BatchId newest_;  // that was checked
+};
+
+// For the coordinator: what a model's last stage, of this recipe, says of a batch. n_tokens: of the vocabulary.
+Status check(const Outcome& outcome, const StageRecipe& last, int32_t n_tokens);
+
+}  // namespace sluice

@@ -1,0 +1,231 @@
+// A stage computes what an honest peer sends, and refuses everything else, whatever it is.
+#include "pipeline/frame_check.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+
+#include "support/stage_traffic.h"
+#include "wire/codec.h"
+#include "wire/fields.h"
+
+namespace sluice::test {
+namespace {
+
+Message over_the_wire(const Message& message) { return decode(encode(message)).value(); }
+
+class EveryStage : public testing::TestWithParam<StageSort> {
+ protected:
+  static Stage stage() { return make_stage(std::get<StageRecipe>(over_the_wire(stage_recipe(GetParam())))).value(); }
+};
+
+TEST_P(EveryStage, ComputesWhatAnHonestPeerSends) {
+  Stage there = stage();
+  for (const Message& message : honest_traffic(GetParam())) {
+    const Status done = receive(there, over_the_wire(message));
+    EXPECT_TRUE(done) << done.error().message;
+  }
+}
+
+// Sets one number of a message, somewhere, to another.
+class Spoiler {
+ public:
+  explicit Spoiler(uint64_t seed) : random_(seed) {}
+
+  void spoil(Message& message) {
+    n_ = 0;
+    at_ = ~uint64_t{0};
+    visit_all(message);
+    if (n_ == 0) return;
+    at_ = random_() % n_;
+    n_ = 0;
+    visit_all(message);
+  }
+
+ private:
+  void visit_all(Message& message) {
+    std::visit([this](auto& contents) { this->visit(contents); }, message);
+  }
+  bool is_it() { return n_++ == at_; }
+  int64_t odd_number() {
+    constexpr int64_t kOdd[] = {-1, 0,  1,  2,  3,   7,   11,  12,    13,          15,        16,
+                                17, 21, 47, 48, 255, 256, 257, 65535, -2147483648, 2147483647};
+    return random_() % 8 == 0 ? static_cast<int64_t>(random_()) : kOdd[random_() % std::size(kOdd)];
+  }
+  double odd_real() {
+    constexpr double kOdd[] = {-1.0, 0.0, 1.0, 1e30, -1e30, std::numeric_limits<double>::infinity(), 0.3};
+    const size_t i = random_() % (std::size(kOdd) + 1);
+    return i < std::size(kOdd) ? kOdd[i] : std::nan("");
+  }
+
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  void visit(T& x) {
+    if (!is_it()) return;
+    if constexpr (std::is_same_v<T, bool>)
+      x = !x;
+    else if constexpr (std::is_floating_point_v<T>)
+      x = static_cast<T>(odd_real());
+    else
+      x = static_cast<T>(odd_number());
+  }
+  void visit(Rule& x) {
+    if (is_it()) x = static_cast<Rule>(random_() % 4);
+  }
+  void visit(Row::Kind& x) {
+    if (is_it()) x = static_cast<Row::Kind>(random_() % 2);
+  }
+  template <class T>
+  requires std::is_enum_v<T>
+  void visit(T&) {}
+  template <class Tag, class Number>
+  void visit(Id<Tag, Number>& x) {
+    visit(x.value);
+  }
+  template <class A, class B>
+  void visit(std::pair<A, B>& x) {
+    visit(x.first);
+    visit(x.second);
+  }
+  template <class T, size_t n>
+  void visit(std::array<T, n>&) {}
+  void visit(std::string&) {}
+  template <class T>
+  void visit(std::vector<T>& x) {
+    if (is_it()) {
+      if (!x.empty() && random_() % 2 == 0)
+        x.erase(x.begin() + static_cast<ptrdiff_t>(random_() % x.size()));
+      else if (!x.empty())
+        x.insert(x.begin() + static_cast<ptrdiff_t>(random_() % x.size()), T(x[random_() % x.size()]));
+      else
+        x.resize(random_() % 3);
+    }
+    for (T& element : x) visit(element);
+  }
+  template <class... Held>
+  void visit(std::variant<Held...>& x) {
+    std::visit([this](auto& held) { this->visit(held); }, x);
+  }
+  template <class T>
+  requires std::is_aggregate_v<T>
+  void visit(T& x) {
+    for_each_field(x, [this](auto& field) { this->visit(field); });
+  }
+
+  std::mt19937_64 random_;
+  uint64_t n_ = 0, at_ = 0;
+};
+
+TEST_P(EveryStage, SurvivesWhatIsSpoilt) {
+  const std::vector<Message> honest = honest_traffic(GetParam());
+  int refused = 0, broken = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Stage there = stage();
+    Spoiler spoiler(seed);
+    std::vector<Message> messages = honest;
+    for (uint64_t n = seed % 3 + 1; n > 0; --n) spoiler.spoil(messages[(seed / 3 + n) % messages.size()]);
+    for (const Message& message : messages) {
+      const Status done = receive(there, over_the_wire(message));
+      if (done) continue;
+      ++(done.error().kind == ErrorKind::kInput ? refused : broken);
+      break;
+    }
+  }
+  EXPECT_GT(refused, 50);
+  EXPECT_LT(broken, 10) << "what only those find out who keep the paths of verified tokens";
+}
+
+INSTANTIATE_TEST_SUITE_P(FrameCheck, EveryStage, testing::ValuesIn(kStageSorts),
+                         [](const auto& info) { return std::to_string(static_cast<int>(info.param)); });
+
+// Changes one message of the traffic to a stage, which is refused in these words.
+template <class Kind>
+void expect_refused(StageSort sort, size_t which, const std::string& words, const std::function<void(Kind&)>& change) {
+  Stage there = make_stage(stage_recipe(sort)).value();
+  std::vector<Message> messages = honest_traffic(sort);
+  change(std::get<Kind>(messages[which]));
+  for (size_t i = 0; i < which; ++i) ASSERT_TRUE(receive(there, messages[i]));
+  const Status done = receive(there, messages[which]);
+  ASSERT_FALSE(done) << words;
+  EXPECT_EQ(done.error().kind, ErrorKind::kInput);
+  EXPECT_EQ(done.error().message, "a peer sent what it must not: " + words + "; do all hosts run the same release?");
+}
+
+TEST(FrameCheck, SaysWhatIsWrongWithABatch) {
+  const auto refused = [](const std::string& words, const std::function<void(Batch&)>& change) {
+    expect_refused(StageSort::kFirst, 0, words, change);
+  };
+  refused("a row's cell is 48, of 48", [](Batch& b) { b.rows[1].cell = Cell(48); });
+  refused("a row's cell is -1, of 48", [](Batch& b) { b.rows[1].cell = Cell(); });
+  refused("a parent's cell is 1000, of 48", [](Batch& b) { b.rows[1].parent = Cell(1000); });
+  refused("a row's position is -5, of 48", [](Batch& b) { b.rows[1].position = -5; });
+  refused("a row's position is 48, of 48", [](Batch& b) { b.rows[1].position = 48; });
+  refused("a row's number is 16, of 16", [](Batch& b) { b.rows[4].index = 16; });
+  refused("rows are out of order", [](Batch& b) { b.rows[4].index = 3; });
+  refused("a row of a sequence that isn't open", [](Batch& b) { b.rows[0].sequence = SequenceId(9); });
+  refused("a parent is not the token before its child", [](Batch& b) { b.rows[4].parent = Cell(10); });
+  refused("a sequence is opened twice", [](Batch& b) { b.updates.push_back(b.updates[0]); });
+  refused("a sequence is closed that isn't open", [](Batch& b) { b.updates.push_back(Close{SequenceId(9)}); });
+  refused("the number of rows is 17, of 17", [](Batch& b) { b.rows.resize(17, b.rows[0]); });
+  refused("4 numbers as the states of 5 rows", [](Batch& b) { b.hidden.resize(4); });
+  refused("a token was drawn that its source could not draw", [](Batch& b) { b.draws[0].tokens = {3}; });
+  refused("a token was drawn twice", [](Batch& b) { b.draws[0].tokens = {71, 71}; });
+  refused("a candidate comes twice", [](Batch& b) { b.draws[0].q = {{71, 0.5f}, {71, 0.5f}}; });
+  refused("a candidate's probability is none", [](Batch& b) { b.draws[0].q[0].probability = NAN; });
+  refused("a head's inputs, to a stage that is none", [](Batch& b) { b.features.resize(1); });
+  refused("the temperature must be 0 (greedy) or a positive number, not nan",
+          [](Batch& b) { std::get<Open>(b.updates[0]).sampling.temperature = NAN; });
+  expect_refused<Batch>(StageSort::kFirst, 2, "batch 0 after 0", [](Batch& b) { b.id = BatchId(0); });
+  expect_refused<Amendment>(StageSort::kLast, 1, "a row's number is 99, of 16",
+                            [](Amendment& a) { a.late_draws[0].draws.row = 99; });
+  expect_refused<Batch>(StageSort::kMiddle, 0, "159 numbers as the states of 5 rows",
+                        [](Batch& b) { b.hidden.pop_back(); });
+}
+
+TEST(FrameCheck, SaysWhatIsWrongWithAHeadsInputs) {
+  const auto taps = [](const std::string& words, const std::function<void(Taps&)>& change) {
+    expect_refused(StageSort::kExit, 0, words, change);
+  };
+  taps("states after layer 3, which this head does not read", [](Taps& t) { t.layers[0] = 3; });
+  taps("states of a layer come twice", [](Taps& t) { t.layers.push_back(t.layers[0]); });
+  taps("159 numbers as the states of 5 rows after 1 layers", [](Taps& t) { t.states.pop_back(); });
+  const auto features = [](StageSort sort, const std::string& words, const std::function<void(Batch&)>& change) {
+    expect_refused(sort, 1, words, change);
+  };
+  features(StageSort::kExit, "a row lacks the states that it is computed from",
+           [](Batch& b) { b.features.erase(b.features.begin()); });
+  features(StageSort::kSpd, "a row lacks the states that it is computed from",
+           [](Batch& b) { b.features.erase(b.features.begin()); });
+  features(StageSort::kSpd, "a depth is 3, of 3", [](Batch& b) { b.features[1].depth = 3; });
+  features(StageSort::kEagle3, "states of a row that is not there", [](Batch& b) { b.features[1].row = 9; });
+  features(StageSort::kEagle3, "a row's states come twice", [](Batch& b) { b.features.push_back(b.features[0]); });
+}
+
+TEST(FrameCheck, TheCoordinatorBelievesNoOutcomeEither) {
+  const StageRecipe judge = stage_recipe(StageSort::kLast), guesser = stage_recipe(StageSort::kDraft);
+  const Accepted accepted{.sequence = SequenceId(1), .cell = Cell(3), .next = 70};
+  const Drafted drafted{.row = 1, .depth = 0, .candidates = {{70, 0.5f}, {71, 0.25f}}};
+  EXPECT_TRUE(check(Outcome{.accepted = {accepted}}, judge, 90));
+  EXPECT_TRUE(check(Outcome{.drafted = {drafted}}, guesser, 90));
+  EXPECT_FALSE(check(Outcome{.drafted = {drafted}}, judge, 90));
+  EXPECT_FALSE(check(Outcome{.accepted = {accepted}}, guesser, 90));
+  EXPECT_FALSE(check(Outcome{.accepted = {accepted}}, judge, 70)) << "a token beyond the vocabulary";
+  EXPECT_FALSE(check(Outcome{.drafted = {drafted}}, guesser, 71));
+  Accepted outside = accepted, bent = accepted;
+  outside.cell = Cell(kStageCells);
+  bent.odds.resize(3);
+  EXPECT_FALSE(check(Outcome{.accepted = {outside}}, judge, 90));
+  EXPECT_FALSE(check(Outcome{.accepted = {bent}}, judge, 90));
+  Drafted deep = drafted, wide = drafted;
+  deep.depth = 1;
+  wide.candidates.clear();
+  for (Token token = 0; token < 65; ++token) wide.candidates.push_back({token, 0.01f});
+  EXPECT_FALSE(check(Outcome{.drafted = {deep}}, guesser, 90));
+  EXPECT_FALSE(check(Outcome{.drafted = {wide}}, guesser, 90)) << "more than any source gives";
+}
+
+}  // namespace
+}  // namespace sluice::test
