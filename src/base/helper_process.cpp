@@ -103,11 +103,13 @@ void limit(int resource, rlim_t value) {
 }
 
 void impose(const HelperProcess::Limits& limits) {
+#ifndef __SANITIZE_ADDRESS__  // which maps far more memory than is used, and reads files where something is thrown
   size_t pages = 0;
   if (std::ifstream("/proc/self/statm") >> pages)
     limit(RLIMIT_AS, pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE)) + limits.memory_bytes);
   ::tzset();  // reads a file
   limit(RLIMIT_NOFILE, 0);
+#endif
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_STACK, kStackBytes);
   const auto seconds = static_cast<time_t>(limits.cpu_seconds);
