@@ -18,6 +18,19 @@ if(SLUICE_NATIVE)
   target_compile_options(sluice_native INTERFACE -march=native)
 endif()
 
+# sluice_embed(page timeline.html kTimelinePage): a source file, whose path `page` gets, that defines sluice::kTimelinePage as
+# the text of the file.
+function(sluice_embed variable file symbol)
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.cpp)
+  add_custom_command(
+    OUTPUT ${source}
+    COMMAND ${CMAKE_COMMAND} -D INPUT=${CMAKE_CURRENT_SOURCE_DIR}/${file} -D OUTPUT=${source} -D SYMBOL=${symbol}
+            -P ${PROJECT_SOURCE_DIR}/cmake/embed_text.cmake
+    DEPENDS ${file} ${PROJECT_SOURCE_DIR}/cmake/embed_text.cmake
+    VERBATIM)
+  set(${variable} ${source} PARENT_SCOPE)
+endfunction()
+
 # sluice_library(base SOURCES a.cpp … USES model compute … LINKS ggml::all …): the library of one folder. USES names the
 # folders above it in the order of docs/architecture.md.
 function(sluice_library name)

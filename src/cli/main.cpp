@@ -67,6 +67,7 @@ int run_program(int argc, char** argv) {
       "Examples:\n"
       "  sluice run \"Why is the sky blue?\"\n"
       "  sluice chat\n"
+      "  sluice demo\n"
       "  sluice run --help\n"
       "Environment: SLUICE_ISA=scalar, avx2, avxvnni, avx512, avx512bf16, amx or neon computes with another\n"
       "instruction set, to the same bits.");
@@ -75,6 +76,7 @@ int run_program(int argc, char** argv) {
   Action action;
   add_run(app, action);
   add_chat(app, action);
+  add_demo(app, action);
   add_bench(app, action);
   add_plan(app, action);
   add_train(app, action);

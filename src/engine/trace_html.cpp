@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/result.h"
+#include "engine/timeline_page.h"
 #include "engine/trace.h"
 
 namespace sluice {
@@ -167,13 +168,15 @@ std::string inert(const Json& data) {
 
 }  // namespace
 
-std::string Trace::html() const {
+std::string timeline_page(const Json& data) {
   const size_t at = kTimelinePage.find(kMarker);
   SLUICE_CHECK(at != std::string_view::npos, "the page has a place for the trace");
   std::string page(kTimelinePage.substr(0, at));
-  page += inert(Packer(*this).pack());
+  page += inert(data);
   page += kTimelinePage.substr(at + kMarker.size());
   return page;
 }
+
+std::string Trace::html() const { return timeline_page(Packer(*this).pack()); }
 
 }  // namespace sluice
