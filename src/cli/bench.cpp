@@ -18,6 +18,7 @@
 #include "cli/bench_report.h"
 #include "cli/bench_results.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -336,6 +337,9 @@ void add_bench(CLI::App& app, Action& action) {
       ->check(one_of(method_names()));
   add_list_option(command, "--temps", options->temps, "Temperatures").capture_default_str()->check(temperature());
   command.add_option("--limit", options->limit, "Prompts a task")->capture_default_str()->check(whole_number(1));
+  command.add_option("--json", options->out, "Write every run to this file, and go on from what it holds");
+  command.add_flag("--overwrite", options->overwrite, "Begin the file of --json anew");
+  begin_group(command, "Conversations and load");
   command.add_option("--turns", options->turns, "Turns of a conversation (default: all)")->check(whole_number(1));
   CLI::Option* concurrency =
       add_list_option(command, "--concurrency", options->concurrency,
@@ -357,8 +361,7 @@ void add_bench(CLI::App& app, Action& action) {
           "TASK:SECONDS: beside these, a prompt of DIR/TASK.jsonl comes every so many seconds, until each has come "
           "once")
       ->check(also_task());
-  command.add_option("--json", options->out, "Write every run to this file, and go on from what it holds");
-  command.add_flag("--overwrite", options->overwrite, "Begin the file of --json anew");
+  begin_group(command, kCommonGroup);
   add_model_option(command, options->session.model);
   add_engine_options(command, options->session);
   add_generation_options(command, options->session);

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <exception>
 #include <ios>
+#include <memory>
 #include <new>
 #include <sstream>
 #include <string>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/usage.h"
@@ -72,7 +74,8 @@ int run_program(int argc, char** argv) {
       "Environment: SLUICE_ISA=scalar, avx2, avxvnni, avx512, avx512bf16, amx or neon computes with another\n"
       "instruction set, to the same bits.");
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
-  app.set_help_all_flag("--help-all", "The help of all commands");
+  app.set_help_all_flag("--help-all", "All options, by group");
+  app.formatter(std::make_shared<HelpFormatter>());
   Action action;
   add_run(app, action);
   add_chat(app, action);

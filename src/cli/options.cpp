@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include "cli/help.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "method/methods.h"
@@ -70,6 +71,7 @@ class Adder {
 void add_engine_options(CLI::App& command, SessionOptions& options) {
   RequestSpec& request = options.request;
   options.on_download = show_downloads();
+  begin_group(command, kCommonGroup);
   std::vector<std::string> methods = method_names();
   methods.insert(methods.begin(), kAutoMethod);
   command.add_option("--method", request.method, "How to decode")->capture_default_str()->check(one_of(methods));
@@ -80,6 +82,10 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
           "for each, smallest first; auto: the smallest downloaded model that fits")
       ->allow_extra_args(false)
       ->check(not_empty("a GGUF file"));
+  auto* stages = command.add_option("--stages", options.stages, "Pipeline stages, at most one a layer of the model")
+                     ->capture_default_str()
+                     ->check(whole_number(1));
+  begin_group(command, "Where guesses come from");
   command
       .add_option("--head", options.heads,
                   "Trained head of the target: a GGUF file of sluice train (spd, eagle3, p-eagle, exit), once for each "
@@ -100,28 +106,10 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
                   "smaller output matrix to read, e.g. 32768; 0: all")
       ->capture_default_str()
       ->check(whole_number(0));
-  auto* stages = command.add_option("--stages", options.stages, "Pipeline stages, at most one a layer of the model")
-                     ->capture_default_str()
-                     ->check(whole_number(1));
-  add_list_option(command, "--cuts", options.cuts,
-                  "First layers of the second, third, … stage, e.g. 10,20 for three stages")
-      .check(whole_number(1))
-      ->excludes(stages);
+  begin_group(command, "Of methods");
   for (const MethodOption& option : method_option_table())
     std::visit(Adder(command, option, request.method_options), option.value);
-  add_choice(command, "--executor", options.executor, kExecutors,
-             "threads: a thread a stage; virtual: on a simulated clock");
-  command.add_option("--profile", options.profile,
-                     "Device and link profile, a name (uniform, paper-8x, paper-8x-10gbe, local) or a JSON file: the "
-                     "costs of `virtual`, "
-                     "the pace of `threads`");
-  add_choice(command, "--compute", options.compute, kComputes,
-             "full, or lazy: only the committed path (with --executor virtual)");
-  command.add_option("--memo", options.memo,
-                     "File that keeps what --compute lazy has computed, for other schedules over the same texts");
-  command.add_option("-c,--context", options.context, "Context in tokens (default: the model's, at most 8192)")
-      ->check(whole_number(2));
-  add_kv_option(command, options.kv, "Type of the KV cache; it changes bits");
+  begin_group(command, "Verification");
   CLI::Option& verify = add_choice(
       command, "--verify", request.sampling.rule, kLosslessRules,
       "Verification rule: match gives one text a seed, whatever the method; reject is the papers' speculative "
@@ -133,20 +121,45 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
   command.add_option("--lossy-p", request.sampling.accept_p, "P of --lossy top-p")
       ->capture_default_str()
       ->check(number(0, 1, /*above=*/true));
+  begin_group(command, "Pipeline");
+  add_list_option(command, "--cuts", options.cuts,
+                  "First layers of the second, third, … stage, e.g. 10,20 for three stages")
+      .check(whole_number(1))
+      ->excludes(stages);
+  add_choice(command, "--executor", options.executor, kExecutors,
+             "threads: a thread a stage; virtual: on a simulated clock");
+  command.add_option("--profile", options.profile,
+                     "Device and link profile, a name (uniform, paper-8x, paper-8x-10gbe, local) or a JSON file: the "
+                     "costs of `virtual`, "
+                     "the pace of `threads`");
+  add_choice(command, "--compute", options.compute, kComputes,
+             "full, or lazy: only the committed path (with --executor virtual)");
+  command.add_option("--memo", options.memo,
+                     "File that keeps what --compute lazy has computed, for other schedules over the same texts");
+  begin_group(command, "Memory and processor");
+  command.add_option("-c,--context", options.context, "Context in tokens (default: the model's, at most 8192)")
+      ->check(whole_number(2));
+  add_kv_option(command, options.kv, "Type of the KV cache; it changes bits");
   command.add_option("--threads", options.threads, "CPU threads a stage (default: the cores shared by the stages)")
       ->check(whole_number(1, 256));
+  begin_group(command, kCommonGroup);
 }
 
 CLI::Validator temperature() { return number(0, 100); }
 
 void add_generation_options(CLI::App& command, SessionOptions& options) {
   SamplingParams& sampling = options.request.sampling;
+  begin_group(command, kCommonGroup);
   command.add_option("-n,--max-tokens", options.request.max_tokens, "Longest answer, in tokens")
       ->capture_default_str()
       ->check(whole_number(1));
   command.add_option("--temp", sampling.temperature, "Temperature; 0 is greedy")
       ->capture_default_str()
       ->check(temperature());
+  command.add_option("--seed", sampling.seed, "One seed gives one text, whatever the method")
+      ->capture_default_str()
+      ->check(seed_number());
+  begin_group(command, "Text");
   command.add_option("--top-k", sampling.top_k, "Sample among the k likeliest; 0 is off")
       ->capture_default_str()
       ->check(whole_number(0));
@@ -160,13 +173,11 @@ void add_generation_options(CLI::App& command, SessionOptions& options) {
   command.add_option("--repeat-penalty", sampling.repeat_penalty, "Penalty for tokens that occurred before; 1 is none")
       ->capture_default_str()
       ->check(number(0, 100, /*above=*/true));
-  command.add_option("--seed", sampling.seed, "One seed gives one text, whatever the method")
-      ->capture_default_str()
-      ->check(seed_number());
   command.add_flag("--raw", options.raw,
                    "Take the prompt as it is, without the chat template; <|im_start|> and the like in it are then the "
                    "vocabulary's special tokens, not plain text");
   command.add_flag("--ignore-eos", options.request.ignore_end, "Go on when the model ends its answer");
+  begin_group(command, kCommonGroup);
 }
 
 Status check_settings(const CLI::App& command, const std::vector<std::string>& methods) {

@@ -1,10 +1,15 @@
 // Command lines that make no sense are refused with one line that names what is wrong and what would be right.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "cli/program.h"
+#include "method/option_table.h"
 #include "support/tiny_model.h"
 
 namespace sluice::test {
@@ -19,6 +24,58 @@ TEST(CommandLine, HelpOfEveryCommandShowsExamples) {
     EXPECT_NE(ran.out.find("Examples"), std::string::npos) << command;
     EXPECT_NE(ran.out.find(std::string("sluice ") + command), std::string::npos) << command;
     EXPECT_EQ(ran.err, "") << command;
+  }
+}
+
+// The long names of the options in a help text, by the group that they stand in.
+std::map<std::string, std::set<std::string>> groups_of(const std::string& help) {
+  std::map<std::string, std::set<std::string>> groups;
+  std::istringstream lines(help);
+  std::string group;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && line[0] != ' ') group = line.substr(0, line.find(':'));
+    std::smatch found;
+    if (std::regex_search(line, found, std::regex("^  (-\\w,)?(--[a-z][a-z-]*)"))) groups[group].insert(found[2]);
+  }
+  return groups;
+}
+
+const std::set<std::string> kEverywhere = {"--help",   "--help-all",   "--model", "--draft",
+                                           "--stages", "--max-tokens", "--seed"};
+const std::map<std::string, std::set<std::string>> kGroups = {
+    {"Where guesses come from", {"--head", "--source", "--ngram-corpus", "--draft-vocab"}},
+    {"Verification", {"--verify", "--lossy", "--lossy-p"}},
+    {"Pipeline", {"--cuts", "--executor", "--profile", "--compute", "--memo"}},
+    {"Memory and processor", {"--context", "--kv", "--threads"}},
+    {"Text", {"--top-k", "--top-p", "--min-p", "--repeat-penalty", "--raw", "--ignore-eos"}}};
+
+struct Helped {
+  const char* command;
+  std::set<std::string> common, load;  // beside what all have
+};
+const Helped kHelped[] = {{"run", {"--system", "--method", "--temp", "--json", "--trace"}, {}},
+                          {"chat", {"--system", "--method", "--temp"}, {}},
+                          {"bench",
+                           {"--data", "--tasks", "--methods", "--temps", "--limit", "--json", "--overwrite"},
+                           {"--turns", "--concurrency", "--arrivals", "--arrivals-seed", "--also"}}};
+
+TEST(CommandLine, HelpShowsTheCommonOptionsAndHelpAllEveryOneInItsGroup) {
+  for (const auto& [command, own, load] : kHelped) {
+    std::map<std::string, std::set<std::string>> all = kGroups;
+    all["Options"] = kEverywhere;
+    all["Options"].insert(own.begin(), own.end());
+    if (!load.empty()) all["Conversations and load"] = load;
+    for (const MethodOption& option : method_option_table()) all["Of methods"].insert(option.flag);
+    const std::string help = run_program({command, "--help"}).out;
+    EXPECT_EQ(groups_of(help), (std::map<std::string, std::set<std::string>>{{"Options", all["Options"]}})) << command;
+    EXPECT_EQ(groups_of(run_program({command, "--help-all"}).out), all) << command;
+    for (const auto& [group, options] : all) {
+      EXPECT_NE(help.find(group), std::string::npos) << command << " does not name " << group;
+      for (const std::string& option : options) {
+        const Ran ran = run_program({command, option, "--no-such-option"});
+        EXPECT_EQ(ran.err.find("there is no option " + option), std::string::npos) << command << ran.err;
+      }
+    }
   }
 }
 
