@@ -68,7 +68,7 @@ def answers(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sluice", default=os.path.join(ROOT, "build", "sluice"))
-    parser.add_argument("-m", "--model", help="default: the embedded default model")
+    parser.add_argument("-m", "--model", help="default: the model that the set-up brings")
     parser.add_argument("--data", help="folder of TASK.jsonl files; default: twenty prompts of its own")
     parser.add_argument("--tasks", default="mt_bench,gsm8k,humaneval")
     parser.add_argument("--limit", type=int, default=20, help="prompts a task")

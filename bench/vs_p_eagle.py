@@ -47,7 +47,7 @@ def main():
     parser.add_argument("--eagle3", required=True)
     parser.add_argument("--p-eagle", required=True)
     parser.add_argument("--data", metavar="DIR", required=True, help="folder of humaneval.jsonl, gsm8k.jsonl and mt_bench.jsonl")
-    parser.add_argument("-m", "--model", metavar="TARGET", help="default: the embedded default model")
+    parser.add_argument("-m", "--model", metavar="TARGET", help="default: the model that the set-up brings")
     parser.add_argument("--steps", default="1,2,3,5,7", help="draft lengths")
     parser.add_argument("--p-min", default="0", help="a chain ends behind a path less likely than this; several are tried")
     parser.add_argument("--concurrency", default="1,2,4", help="requests at a time")

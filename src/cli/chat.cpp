@@ -18,12 +18,14 @@ namespace {
 struct ChatOptions {
   SessionOptions session;
   std::string system;
+  bool stats = false;
 };
 
 class Chat {
  public:
-  Chat(const std::string& system, const Session& session, Engine& engine) : session_(session), engine_(engine) {
-    if (!system.empty()) opening_.push_back({"system", system});
+  Chat(const ChatOptions& options, const Session& session, Engine& engine)
+      : session_(session), engine_(engine), stats_(options.stats) {
+    if (!options.system.empty()) opening_.push_back({"system", options.system});
     messages_ = opening_;
   }
 
@@ -58,7 +60,9 @@ class Chat {
       return {};
     }
     SLUICE_TRY_STATUS(print("\n"));
-    if (terminal_) std::fprintf(stderr, "[%s]\n", summary(session_, engine_, *done).c_str());
+    if (terminal_)
+      std::fprintf(stderr, "[%s%s]\n", summary(session_, engine_, *done).c_str(),
+                   stats_ ? ("\n" + details(session_, engine_, *done)).c_str() : "");
     messages_.push_back({"assistant", done->text});
     previous_ = done->request;
     if (!done->interrupted) return {};
@@ -78,6 +82,7 @@ class Chat {
 
   const Session& session_;
   Engine& engine_;
+  const bool stats_;
   const bool terminal_ = isatty(STDIN_FILENO) != 0;
   std::vector<ChatMessage> opening_, messages_;
   std::optional<RequestId> previous_;
@@ -88,7 +93,7 @@ Status chat(const CLI::App& command, const ChatOptions& options) {
   SLUICE_TRY_STATUS(check_settings(command, methods_of_run(options.session)));
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGivenOrShipped));
   SLUICE_TRY(const auto engine, session.make_engine());
-  return Chat(options.system, session, *engine).run();
+  return Chat(options, session, *engine).run();
 }
 
 }  // namespace
@@ -102,6 +107,7 @@ void add_chat(CLI::App& app, Action& action) {
       "  sluice chat -m model.gguf --system \"You are terse.\" --temp 0.7\n"
       "  printf 'Hello!\\nAnd again?\\n' | sluice chat");
   command.add_option("--system", options->system, "System message of the conversation");
+  command.add_flag("--stats", options->stats, "Say more of each answer, in a terminal");
   add_model_option(command, options->session.model);
   add_engine_options(command, options->session);
   add_generation_options(command, options->session);

@@ -229,7 +229,7 @@ void add_inspect(CLI::App& app, Action& action) {
       "  sluice inspect model-00001-of-00004.gguf --json\n"
       "  sluice inspect head.gguf");
   auto* file = command.add_option("file", options->file,
-                                  "A GGUF file, or hf:OWNER/MODEL[:QUANT] (default: the embedded default model)");
+                                  "A GGUF file, or hf:OWNER/MODEL[:QUANT] (default: " + std::string(kDefaultModel) + ")");
   file->check(not_empty("a GGUF file"));
   command.add_option("-m,--model", options->file, "The same")->check(not_empty("a GGUF file"))->excludes(file);
   command.add_flag("--tensors", options->tensors, "List metadata and tensors too");

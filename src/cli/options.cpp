@@ -5,6 +5,7 @@
 #include "cli/progress.h"
 #include "method/methods.h"
 #include "method/option_table.h"
+#include "session/installation.h"
 
 namespace sluice {
 
@@ -12,7 +13,8 @@ void add_model_option(CLI::App& command, std::string& model) {
   command
       .add_option("-m,--model", model,
                   "Target model, a GGUF file, or hf:OWNER/MODEL[:QUANT] of the Hugging Face hub, as -hf OWNER/MODEL in "
-                  "llama.cpp (default: the embedded default model)")
+                  "llama.cpp (default: " +
+                      std::string(kDefaultModel) + ")")
       ->envname("SLUICE_MODEL")
       ->check(not_empty("a GGUF file"));
 }

@@ -10,7 +10,12 @@ std::string source_name(const Engine& engine, const Answer& answer) {
   return engine.request(answer.request).source_name();
 }
 
-std::string count(size_t n, const char* thing) { return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s"); }
+std::string count(size_t n, const char* one, const char* several) {
+  return fmt::format("{} {}", n, n == 1 ? one : several);
+}
+
+// Tokens a second, to three figures.
+std::string speed(double rate) { return fmt::format("{:.{}f}", rate, rate < 99.95 ? 1 : 0); }
 
 std::string method_name(const Engine& engine, const Answer& answer) {
   return answer.trial ? answer.trial->method() : std::string(engine.request(answer.request).method.name);
@@ -23,6 +28,19 @@ nlohmann::json acceptance_length(const Request& request, const Answer& answer) {
   if (request.method.traits.fills_pipeline || verifications < 2) return nullptr;
   const int64_t tokens = static_cast<int64_t>(request.n_answer()) - answer.plain_tokens;
   return static_cast<double>(tokens - 1) / static_cast<double>(verifications - 1);
+}
+
+// A line, if speculation did not pay: both figures, and what was done about it. Else empty.
+std::string warning(const Session& session, const Request& request, const AutoTrial& trial) {
+  const std::string both = fmt::format("{} tok/s with {}, {} with plain decoding", speed(trial.speculative_rate()),
+                                       trial.method(), speed(trial.plain_rate()));
+  if (trial.purpose() == AutoTrial::Purpose::kCompare)
+    return trial.clearly_slower() ? "\n" + both + ": --method auto would have chosen plain decoding" : "";
+  if (request.stats.drafted == 0)  // both sides did the same work: a difference is the machine's
+    return std::string("\nspeculation gains nothing here, no guess entered the pipeline") +
+           (session.cuts().size() == 1 ? " (one stage leaves nothing to fill; --stages splits the model): " : ": ") +
+           both;
+  return trial.prefers_plain() ? "\nspeculation does not pay here: " + both + ", which was used for the rest" : "";
 }
 
 }  // namespace
@@ -72,43 +90,38 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Answe
 }
 
 std::string summary(const Session& session, const Engine& engine, const Answer& answer) {
+  const Request& request = engine.request(answer.request);
+  const double rate = engine.figures(answer.request).tokens_per_second;
+  const double plain = answer.trial ? answer.trial->plain_rate() : 0;
+  const std::string method = method_name(engine, answer);
+  std::string text = speed(rate) + " tok/s";
+  if (session.options().simulated()) text += " (simulated)";
+  text += method == "ar" ? ", plain decoding" : " by " + method;
+  if (is_lossy(session.options().request.sampling.rule)) text += ", lossy";
+  if (plain > 0) text += fmt::format(", {:.2f} x plain ({})", rate / plain, speed(plain));
+  text += ".";
+  if (request.stats.drafted > 0)
+    text += fmt::format(" {} of {} right.", request.stats.accepted,
+                        count(static_cast<size_t>(request.stats.drafted), "guess", "guesses"));
+  return plain > 0 ? text + warning(session, request, *answer.trial) : text;
+}
+
+std::string details(const Session& session, const Engine& engine, const Answer& answer) {
   const SessionOptions& options = session.options();
   const Request& request = engine.request(answer.request);
   const RequestFigures figures = engine.figures(answer.request);
   std::string text =
-      fmt::format("{}, {:.1f} tokens/s{} · method {} ({}{}), {}, executor {}{} · {} of {} accepted, {}",
-                  count(request.n_answer(), "token"), figures.tokens_per_second,
-                  options.simulated() ? " (simulated time)" : "", method_name(engine, answer),
-                  source_name(engine, answer), is_lossy(options.request.sampling.rule) ? ", lossy" : "",
-                  count(session.cuts().size(), "stage"), name_of(kExecutors, options.executor),
-                  session.profile_name().empty() ? "" : ", profile " + session.profile_name(), request.stats.accepted,
-                  count(static_cast<size_t>(request.stats.drafted), "drafted token"),
-                  request.stats.flushes == 1 ? "1 flush" : fmt::format("{} flushes", request.stats.flushes));
-  if (!answer.trial || answer.trial->plain_rate() == 0) return text;
-  const AutoTrial& trial = *answer.trial;
-  if (trial.purpose() == AutoTrial::Purpose::kCompare) {
-    if (!trial.clearly_slower()) return text;
-    return text + fmt::format(
-                      "\n{} makes {:.0f} tokens/s here, plain decoding {:.0f}: --method auto would have chosen plain "
-                      "decoding",
-                      trial.method(), trial.speculative_rate(), trial.plain_rate());
-  }
-  if (request.stats.drafted == 0)  // both sides did the same work: a difference is the machine's
-    return text +
-           fmt::format(
-               "\nspeculation gains nothing here, no guess entered the pipeline{}: {:.1f} tokens/s with {}, {:.1f} "
-               "with plain decoding",
-               session.cuts().size() == 1 ? " (one stage leaves nothing to fill; --stages splits the model)" : "",
-               trial.speculative_rate(), trial.method(), trial.plain_rate());
-  if (trial.prefers_plain())
-    return text + fmt::format(
-                      "\nspeculation does not pay here: {:.1f} tokens/s with {}, {:.1f} with plain decoding, which was "
-                      "used for the rest",
-                      trial.speculative_rate(), trial.method(), trial.plain_rate());
-  return text +
-         fmt::format("\n{:.2f} times plain decoding, which made {:.1f} tokens/s in the same answer ({} alone: {:.1f})",
-                     figures.tokens_per_second / trial.plain_rate(), trial.plain_rate(), trial.method(),
-                     trial.speculative_rate());
+      fmt::format("{} in {:.2f} s after a prompt of {} in {:.2f} s; source {}, width {}, {}, executor {}{}, {}",
+                  count(request.n_answer(), "token", "tokens"), figures.decode_seconds,
+                  count(static_cast<size_t>(request.stats.prompt_tokens), "token", "tokens"), figures.prefill_seconds,
+                  source_name(engine, answer), options.request.method_options.width,
+                  count(session.cuts().size(), "stage", "stages"), name_of(kExecutors, options.executor),
+                  session.profile_name().empty() ? "" : ", profile " + session.profile_name(),
+                  count(static_cast<size_t>(request.stats.flushes), "flush", "flushes"));
+  if (answer.trial && answer.trial->plain_rate() > 0)
+    text += fmt::format("; {} alone {} tok/s, plain decoding {}", answer.trial->method(),
+                        speed(answer.trial->speculative_rate()), speed(answer.trial->plain_rate()));
+  return text;
 }
 
 Status write_trace(const Session& session, const Engine& engine, const Answer& answer, const std::string& path) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
@@ -8,6 +9,7 @@
 #include "cli/output.h"
 #include "cli/report.h"
 #include "session/auto_method.h"
+#include "session/installation.h"
 
 namespace sluice {
 
@@ -18,7 +20,7 @@ struct RunOptions {
   std::string prompt = "Why is the sky blue? Answer in a few sentences.";
   std::string system;
   std::string trace;
-  bool json = false;
+  bool json = false, stats = false;
 };
 
 // The prompt itself, not where it comes from.
@@ -30,6 +32,20 @@ Result<std::string> read_prompt(const std::string& given) {
   }
   if (text.empty()) return input_error("the prompt is empty: give a text, or leave the argument out for an example");
   return text;
+}
+
+// What is said of the answer, below it.
+std::string closing(const RunOptions& options, const Session& session, const Engine& engine, const Answer& done) {
+  std::string text = summary(session, engine, done);
+  if (!options.trace.empty())
+    text += "\ntimeline: " + options.trace;
+  else if (engine.request(done.request).stats.drafted > 0)
+    text.insert(std::min(text.find('\n'), text.size()), " Why: --trace t.html");
+  if (options.stats) text += "\n" + details(session, engine, done);
+  if (options.session.model.empty())
+    text += std::string("\nThis was ") + kDefaultModel +
+            ": a smoke test. Your own model: -m FILE.gguf, or by name -m hf:OWNER/MODEL";
+  return text + "\n";
 }
 
 Status run(const CLI::App& command, RunOptions options) {
@@ -56,7 +72,7 @@ Status run(const CLI::App& command, RunOptions options) {
   }
   SLUICE_TRY_STATUS(session.save_memo());
   SLUICE_TRY_STATUS(write_trace(session, *engine, done, options.trace));
-  if (!options.json) std::fprintf(stderr, "\n%s\n", summary(session, *engine, done).c_str());
+  if (!options.json) std::fprintf(stderr, "\n%s", closing(options, session, *engine, done).c_str());
   if (done.interrupted) return interrupted_error();
   return {};
 }
@@ -77,6 +93,7 @@ void add_run(CLI::App& app, Action& action) {
   add_model_option(command, options->session.model);
   add_engine_options(command, options->session);
   add_generation_options(command, options->session);
+  command.add_flag("--stats", options->stats, "Say more of the answer on stderr");
   command.add_flag("--json", options->json, "One JSON object on stdout, nothing else there");
   command.add_option("--trace", options->trace,
                      "Write every event: Chrome trace format, or a timeline page if it ends in .html");

@@ -84,7 +84,7 @@ TEST_F(ChatAtATerminal, CtrlCStopsAnAnswerAndThenTheChat) {
     ASSERT_TRUE(terminal_.shows("hello\r\n")) << terminal_.screen();
     ASSERT_TRUE(terminal_.shows_more()) << terminal_.screen();  // the answer
     terminal_.type(kCtrlC);
-    ASSERT_TRUE(terminal_.shows("tokens/s")) << terminal_.screen();
+    ASSERT_TRUE(terminal_.shows("tok/s")) << terminal_.screen();
     ASSERT_TRUE(terminal_.shows("> ")) << terminal_.screen();
   }
   terminal_.type(kCtrlC);

@@ -53,8 +53,8 @@ struct Helped {
   const char* command;
   std::set<std::string> common, load;  // beside what all have
 };
-const Helped kHelped[] = {{"run", {"--system", "--method", "--temp", "--json", "--trace"}, {}},
-                          {"chat", {"--system", "--method", "--temp"}, {}},
+const Helped kHelped[] = {{"run", {"--system", "--method", "--temp", "--stats", "--json", "--trace"}, {}},
+                          {"chat", {"--system", "--method", "--temp", "--stats"}, {}},
                           {"bench",
                            {"--data", "--tasks", "--methods", "--temps", "--limit", "--json", "--overwrite"},
                            {"--turns", "--concurrency", "--arrivals", "--arrivals-seed", "--also"}}};

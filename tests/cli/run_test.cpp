@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "cli/program.h"
 #include "support/tiny_model.h"
@@ -36,9 +37,45 @@ Program::Arguments endless(const Program::Arguments& more) {
 TEST(Run, TextGoesToStdoutAndFiguresToStderr) {
   const Ran plain = run_program(run_with({"hello", "-n", "8"}));
   EXPECT_EQ(plain.status, 0);
-  EXPECT_NE(plain.err.find("tokens/s"), std::string::npos);
+  EXPECT_NE(plain.err.find("tok/s"), std::string::npos);
   const json j = json::parse(run_program(run_with({"hello", "-n", "8", "--json"})).out);
   EXPECT_EQ(plain.out, j["text"].get<std::string>() + "\n");
+}
+
+TEST(Run, SaysInALineHowFastItWasAndHowGoodItsGuesses) {
+  const auto said = [](const Program::Arguments& more) {
+    Program::Arguments arguments = run_with({"hello hello hello", "-n", "64", "--ignore-eos"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments).err;
+  };
+  const std::string simulated = said({"--method", "specpipe", "--stages", "2", "--executor", "virtual"});
+  EXPECT_TRUE(std::regex_match(simulated, std::regex("\n[0-9.]+ tok/s \\(simulated\\) by specpipe\\. [0-9]+ of [0-9]+ "
+                                                     "guess(es)? right\\. Why: --trace t\\.html\n")))
+      << simulated;
+  // Plain decoding took turns on the answer, so that the ratio is known.
+  const std::string real = said({"--method", "auto", "--stages", "2"});
+  EXPECT_TRUE(std::regex_search(real, std::regex("^\n[0-9.]+ tok/s by [a-z0-9-]+, [0-9.]+ x plain \\([0-9.]+\\)\\.")))
+      << real;
+  const std::string plain = said({"--method", "ar"});
+  EXPECT_TRUE(std::regex_match(plain, std::regex("\n[0-9.]+ tok/s, plain decoding\\.\n"))) << plain;
+}
+
+TEST(Run, SaysMoreIfAsked) {
+  const std::string trace = temp_path("stats.html");
+  const std::string said =
+      run_program(run_with({"hello", "-n", "8", "--stats", "--trace", trace, "--stages", "2"})).err;
+  for (const std::string word : {"8 tokens in ", "2 stages", "executor threads", "flush", trace.c_str()})
+    EXPECT_NE(said.find(word), std::string::npos) << said;
+  EXPECT_EQ(said.find("Why:"), std::string::npos) << "the trace is there: " << said;
+}
+
+TEST(Run, SaysThatTheDefaultModelIsASmokeTest) {
+  const Ran ran = run_program({"run", "Hello", "-n", "2"});
+  if (ran.err.find("no default model is installed") != std::string::npos) GTEST_SKIP() << ran.err;
+  EXPECT_NE(ran.err.find("smoke test"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("-m FILE.gguf"), std::string::npos) << ran.err;
+  EXPECT_EQ(run_program(run_with({"hello", "-n", "2"})).err.find("smoke test"), std::string::npos);
+  EXPECT_EQ(run_program({"run", "Hello", "-n", "2", "--json"}).err, "");
 }
 
 TEST(Run, JsonIsOneObjectWithEveryFieldOfTheInterface) {
