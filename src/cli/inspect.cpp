@@ -1,7 +1,11 @@
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
+#include "base/machine_memory.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -11,7 +15,10 @@
 #include "model/head_file.h"
 #include "model/model_file.h"
 #include "model/tokenizer.h"
+#include "session/cached_draft.h"
 #include "session/installation.h"
+#include "session/memory_need.h"
+#include "session/shipped_heads.h"
 
 namespace sluice {
 
@@ -43,7 +50,68 @@ void add_details(const File& file, nlohmann::json& j) {
   for (const auto& m : file.metadata()) j["metadata"].push_back({{"key", m.key}, {"type", m.type}, {"value", m.value}});
 }
 
-nlohmann::json describe(const ModelFile& model, const Tokenizer& tokenizer, bool tensors) {
+std::vector<std::string> methods_of(HeadKind kind) {
+  return kind == HeadKind::kDraft ? drafting_methods() : std::vector{method_of(kind)};
+}
+
+// Whether the model fits here, and what stages of it hold, when a context of the default length is full.
+Status add_memory(const ModelFile& model, nlohmann::json& j) {
+  nlohmann::json stages = nlohmann::json::object();
+  for (const int32_t n : {1, 2, 3, 4}) {
+    if (n > model.hparams().n_layers) break;
+    SLUICE_TRY(const auto memory, stage_memory(model, n));
+    for (const StageMemory& stage : memory) stages[std::to_string(n)].push_back(stage.bytes());
+  }
+  const int64_t there = machine_memory(), needed = stages["1"][0].get<int64_t>();
+  j["memory"] = {{"there", there},
+                 {"needed", needed},
+                 {"fits", needed <= there},
+                 {"context", default_context(model.hparams())},
+                 {"stages", std::move(stages)}};
+  return {};
+}
+
+// What guesses for the model, that comes with the program or was downloaded, and the methods that can run with it: of
+// those that need a head, the ones whose head is there.
+void add_speculators(const ModelFile& model, const Tokenizer& tokenizer, nlohmann::json& j) {
+  nlohmann::json drafts = nlohmann::json::array(), heads = nlohmann::json::array();
+  std::vector<std::string> methods = {"ar"};
+  const auto can_run = [&](const std::vector<std::string>& more) {
+    methods.insert(methods.end(), more.begin(), more.end());
+  };
+  can_run(drafting_methods());
+  for (const CachedModel& draft : cached_drafts(model, tokenizer)) drafts.push_back(draft.name);
+  for (const ShippedHead& head : shipped_heads(installation_folder() + "/heads", model)) {
+    const bool is_draft = head.parameters.kind == HeadKind::kDraft;
+    if (is_draft) drafts.push_back(head.path);
+    if (!is_draft) can_run({method_of(head.parameters.kind)});
+    if (!is_draft) heads.push_back({{"file", head.path}, {"head", name(head.parameters.kind)}});
+  }
+  j["drafts"] = std::move(drafts);
+  j["trained_heads"] = std::move(heads);
+  j["methods"] = std::move(methods);
+}
+
+// A word as a shell takes it.
+std::string quoted(const std::string& word) {
+  const auto is_plain = [](unsigned char c) {
+    return c >= 0x80 || std::isalnum(c) || std::string_view("_./:@%+=,-").find(c) != std::string_view::npos;
+  };
+  if (std::all_of(word.begin(), word.end(), is_plain)) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+// The line to type: a model that was downloaded as a draft, if there is one. (Heads are taken without being named.)
+std::string command_for(const InspectOptions& options, const nlohmann::json& described) {
+  const nlohmann::json& drafts = described["drafts"];
+  const std::string draft = drafts.empty() ? "" : drafts.front().get<std::string>();
+  return "sluice run" + (options.file.empty() ? "" : " -m " + quoted(options.file)) +
+         (draft.starts_with("hf:") ? " --draft " + quoted(draft) : "") + " \"Why is the sky blue?\"";
+}
+
+Result<nlohmann::json> describe(const ModelFile& model, const Tokenizer& tokenizer, bool tensors) {
   const HyperParameters& h = model.hparams();
   nlohmann::json j = {{"file", model.path()},
                       {"model", h.name},
@@ -68,14 +136,11 @@ nlohmann::json describe(const ModelFile& model, const Tokenizer& tokenizer, bool
                       {"head_bytes", model.head_bytes()},
                       {"kv_bytes_per_token_f16", 4LL * h.n_layers * h.n_kv_heads * h.head_dim},
                       {"exactness", name(kCpuExactness)},
-                      {"max_stages", h.n_layers},
-                      {"methods", method_names()}};
+                      {"max_stages", h.n_layers}};
+  SLUICE_TRY_STATUS(add_memory(model, j));
+  add_speculators(model, tokenizer, j);
   if (tensors) add_details(model, j);
   return j;
-}
-
-std::vector<std::string> methods_of(HeadKind kind) {
-  return kind == HeadKind::kDraft ? drafting_methods() : std::vector{method_of(kind)};
 }
 
 nlohmann::json describe(const HeadFile& head, bool tensors) {
@@ -177,6 +242,30 @@ std::string head_for_people(const nlohmann::json& j) {
   return lines.finish();
 }
 
+std::string gigabytes(const nlohmann::json& bytes) { return fmt::format("{:.2f}", bytes.get<double>() / 1e9); }
+
+void add_memory_lines(const nlohmann::json& memory, Lines& lines) {
+  lines.add("memory", fmt::format("{}: it needs {} GB for a context of {} tokens, this machine has {} GB",
+                                  memory["fits"].get<bool>() ? "fits here" : "does not fit here",
+                                  gigabytes(memory["needed"]), memory["context"].dump(), gigabytes(memory["there"])));
+  for (const auto& [n, stages] : memory["stages"].items()) {
+    if (n == "1") continue;
+    std::string sizes;
+    for (const auto& bytes : stages) sizes += (sizes.empty() ? "" : " + ") + gigabytes(bytes);
+    lines.add("", fmt::format("{} stages: {} GB", n, sizes));
+  }
+}
+
+// Names, or files with what they are.
+std::string listed(const nlohmann::json& found) {
+  std::string text;
+  for (const auto& each : found)
+    text += (text.empty() ? "" : ", ") +
+            (each.is_string() ? each.get<std::string>()
+                              : each["file"].get<std::string>() + " (" + each["head"].get<std::string>() + ")");
+  return text.empty() ? "none found" : text;
+}
+
 std::string for_people(const nlohmann::json& j) {
   Lines lines(j);
   const auto text = [&](const char* key) { return lines.text(key); };
@@ -193,7 +282,11 @@ std::string for_people(const nlohmann::json& j) {
        fmt::format("a layer {:.2f} MB, the head {:.2f} MB{}", j["layer_bytes"].get<double>() / 1e6,
                    j["head_bytes"].get<double>() / 1e6, j["tied_head"].get<bool>() ? " (tied to the embedding)" : ""));
   line("stages", fmt::format("1 to {}", text("max_stages")));
+  add_memory_lines(j["memory"], lines);
+  line("drafts", listed(j["drafts"]));
+  line("heads", listed(j["trained_heads"]));
   line("methods", lines.methods() + " (exactness on this processor: " + text("exactness") + ")");
+  line("run it", text("command"));
   return lines.finish();
 }
 
@@ -211,7 +304,8 @@ Status inspect(const InspectOptions& options) {
   } else {
     SLUICE_TRY(const ModelFile model, ModelFile::open(path));
     SLUICE_TRY(const Tokenizer tokenizer, Tokenizer::load(model));
-    j = describe(model, tokenizer, options.tensors);
+    SLUICE_TRY(j, describe(model, tokenizer, options.tensors));
+    j["command"] = command_for(options, j);
   }
   if (options.json) return print(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   return print(is_head ? head_for_people(j) : for_people(j));
@@ -228,8 +322,8 @@ void add_inspect(CLI::App& app, Action& action) {
       "  sluice inspect model.gguf --tensors\n"
       "  sluice inspect model-00001-of-00004.gguf --json\n"
       "  sluice inspect head.gguf");
-  auto* file = command.add_option("file", options->file,
-                                  "A GGUF file, or hf:OWNER/MODEL[:QUANT] (default: " + std::string(kDefaultModel) + ")");
+  auto* file = command.add_option(
+      "file", options->file, "A GGUF file, or hf:OWNER/MODEL[:QUANT] (default: " + std::string(kDefaultModel) + ")");
   file->check(not_empty("a GGUF file"));
   command.add_option("-m,--model", options->file, "The same")->check(not_empty("a GGUF file"))->excludes(file);
   command.add_flag("--tensors", options->tensors, "List metadata and tensors too");

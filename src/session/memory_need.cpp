@@ -1,12 +1,13 @@
 #include "session/memory_need.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 #include <string>
 
 #include "base/half.h"
+#include "base/machine_memory.h"
+#include "engine/scheduler.h"
+#include "session/cuts.h"
 
 namespace sluice {
 
@@ -15,9 +16,15 @@ namespace {
 // A head that guesses several tokens numbers more cells than that, but not so many.
 constexpr int64_t kMostCells = std::numeric_limits<int32_t>::max() - 65536;
 
-int64_t memory_bytes() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE); }
-
 }  // namespace
+
+int32_t default_context(const HyperParameters& hparams) { return std::min(8192, hparams.context_length); }
+
+int64_t cells_of_request(int32_t context, int32_t n_stages, const MethodOptions& method) {
+  const int64_t budget = Scheduler::Options().row_budget;
+  const int64_t rows = std::min(int64_t{method.width} * method.levels, budget);
+  return context + std::max(rows * (n_stages + 2), budget);
+}
 
 int64_t bytes_of_cell(const HyperParameters& h, KvType kv, int32_t n_stages) {
   constexpr int64_t kBookkeeping = 64;  // of a stage: the cell's parent, position and place in paths
@@ -27,7 +34,7 @@ int64_t bytes_of_cell(const HyperParameters& h, KvType kv, int32_t n_stages) {
 }
 
 Status MemoryNeed::check(int32_t n_requests) const {
-  const int64_t most = std::min(kMostCells, memory_bytes() / bytes) - kDraftedAhead;
+  const int64_t most = std::min(kMostCells, machine_memory() / bytes) - kDraftedAhead;
   const int64_t needed = n_requests * cells;
   if (needed <= most) return {};
   const bool several = n_requests > 1;
@@ -36,11 +43,27 @@ Status MemoryNeed::check(int32_t n_requests) const {
   const int64_t gib = ((needed * bytes) >> 30) + 1, less = most / n_requests - (cells - context);
   text += " needs a KV cache of " + std::to_string(needed) + " cells, " + std::to_string(gib) + " GiB; there may be " +
           std::to_string(kMostCells - kDraftedAhead) + " cells, and this machine has " +
-          std::to_string(memory_bytes() >> 30) + " GiB";
+          std::to_string(machine_memory() >> 30) + " GiB";
   if (less >= 2) text += ": give --context " + std::to_string(less) + " at most";
   if (several && most >= cells)
     text += std::string(less >= 2 ? ", or" : ": give") + " --concurrency " + std::to_string(most / cells) + " at most";
   return input_error(text);
+}
+
+Result<std::vector<StageMemory>> stage_memory(const ModelFile& model, int32_t n_stages) {
+  const SessionOptions options{.stages = n_stages};
+  SLUICE_TRY(const auto cuts, choose_cuts(model, options, std::nullopt));
+  const HyperParameters& h = model.hparams();
+  const int64_t cells = cells_of_request(default_context(h), n_stages, options.request.method_options);
+  std::vector<StageMemory> stages;
+  for (const LayerRange& layers : cuts) {
+    StageMemory stage{.layers = layers};
+    for (int32_t l = layers.first; l < layers.last; ++l) stage.weights += static_cast<int64_t>(model.layer_bytes(l));
+    if (layers.last == h.n_layers) stage.weights += static_cast<int64_t>(model.head_bytes());
+    stage.cells = cells * bytes_of_cell(h, options.kv) * layers.count() / h.n_layers;
+    stages.push_back(stage);
+  }
+  return stages;
 }
 
 }  // namespace sluice

@@ -2,15 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "base/layer_range.h"
 #include "base/result.h"
 #include "compute/stage_runner.h"
-#include "model/hyperparameters.h"
+#include "method/options.h"
+#include "model/model_file.h"
 
 namespace sluice {
 
 // Drafting runs ahead of what enters the target: a draft model has so many cells more.
 inline constexpr int32_t kDraftedAhead = 1024;
+
+// The context that a model gets unless another is asked for, in tokens.
+int32_t default_context(const HyperParameters& hparams);
+
+// Cells of a request in the target: its context, a step's rows in every stage, those that wait and those that have just
+// come out; and at least a batch of them, since chains and static trees enter as a whole, whatever the width.
+int64_t cells_of_request(int32_t context, int32_t n_stages, const MethodOptions& method);
 
 // Bytes of a token's keys and values in all layers of a model, with what a stage keeps of the cell besides.
 int64_t bytes_of_cell(const HyperParameters& hparams, KvType kv, int32_t n_stages = 1);
@@ -23,5 +33,14 @@ struct MemoryNeed {
   // For so many requests at a time. The error names --context and --concurrency, and what would be right.
   Status check(int32_t n_requests) const;
 };
+
+// What a stage holds when the context is full: its weights, and the keys and values of its layers.
+struct StageMemory {
+  LayerRange layers;
+  int64_t weights = 0, cells = 0;  // bytes
+  int64_t bytes() const { return weights + cells; }
+};
+// Of a model of so many equal stages, for one request with the default options.
+Result<std::vector<StageMemory>> stage_memory(const ModelFile& model, int32_t n_stages);
 
 }  // namespace sluice

@@ -12,6 +12,7 @@
 #include "session/auto_method.h"
 #include "session/cached_draft.h"
 #include "session/corpus_file.h"
+#include "session/cuts.h"
 #include "session/installation.h"
 
 namespace sluice {
@@ -25,23 +26,6 @@ Result<Profile> load_profile(const std::string& name) {
   if (!std::filesystem::exists(path, error))
     return input_error("--profile local: this machine has not been measured yet; run sluice plan once");
   return Profile::load(path);
-}
-
-Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const SessionOptions& options,
-                                            const std::optional<Profile>& profile) {
-  const int32_t n_layers = model.hparams().n_layers;
-  if (!options.cuts.empty()) return explicit_cuts(options.cuts, n_layers);
-  if (options.stages > n_layers)
-    return input_error("--stages " + std::to_string(options.stages) + ": the model has only " +
-                       std::to_string(n_layers) + " layers");
-  std::vector<double> layers(static_cast<size_t>(n_layers));
-  if (profile && profile->per_layer()) {
-    std::fill(layers.begin(), layers.end(), profile->layer.at(1));
-    return balanced_cuts(layers, profile->embedding.at(1), profile->head.at(1), options.stages);
-  }
-  // At width 1 a stage reads its weights once: bytes are time. The embedding reads one row.
-  for (int32_t l = 0; l < n_layers; ++l) layers[static_cast<size_t>(l)] = static_cast<double>(model.layer_bytes(l));
-  return balanced_cuts(layers, 0.0, static_cast<double>(model.head_bytes()), options.stages);
 }
 
 }  // namespace
@@ -88,7 +72,7 @@ Status Session::open_model() {
   if (options_.context > longest)
     return input_error("--context " + std::to_string(options_.context) + ": the model was trained for " +
                        std::to_string(longest) + " tokens at most");
-  if (options_.context == 0) options_.context = std::min(8192, longest);
+  if (options_.context == 0) options_.context = default_context(model_->hparams());
   SLUICE_TRY_STATUS(open_template());  // its helper process is forked off while this one is small
   SLUICE_TRY(auto tokenizer, Tokenizer::load(*model_));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
@@ -133,19 +117,14 @@ std::string Session::method() const {
   return best_method({.draft = !drafts_.empty(), .head = head});
 }
 
-// Of a request its context, a step's rows in every stage, those that wait and those that have just come out; and at
-// least a batch of them, since chains and static trees enter as a whole, whatever the width. An engine loads one head
-// at most.
+// An engine loads one head at most.
 MemoryNeed Session::memory_need() const {
-  const MethodOptions& method = options_.request.method_options;
-  const int64_t budget = Scheduler::Options().row_budget;
-  const int64_t rows = std::min(int64_t{method.width} * method.levels, budget);
   int64_t dearest_head = 0, bytes = bytes_of_cell(model_->hparams(), options_.kv, options_.stages);
   for (const ModelFile& draft : drafts_) bytes += bytes_of_cell(draft.hparams(), options_.kv);
   for (const HeadFile& head : heads_)
     dearest_head = std::max(dearest_head, bytes_of_cell(head.parameters().hparams, KvType::kF32));
   return {.context = options_.context,
-          .cells = options_.context + std::max(rows * (options_.stages + 2), budget),
+          .cells = cells_of_request(options_.context, options_.stages, options_.request.method_options),
           .bytes = bytes + dearest_head};
 }
 

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/program.h"
 #include "support/tiny_model.h"
@@ -90,6 +92,47 @@ TEST(Inspect, SaysWhatAModelIs) {
   EXPECT_EQ(j["context"], 512);
   EXPECT_FALSE(j["methods"].empty());
   EXPECT_TRUE(fails(run_program({"inspect", small_model()}, {.out = "/dev/full"}), 1, {"stdout"}));
+}
+
+TEST(Inspect, SaysHowAModelWouldRunHere) {
+  const json j = json::parse(run_program({"inspect", "--json", small_model()}).out, nullptr, false);
+  const json& memory = j["memory"];
+  EXPECT_TRUE(memory["fits"].get<bool>());
+  EXPECT_EQ(memory["context"], 512);
+  EXPECT_GT(memory["needed"], j["bytes"].get<int64_t>() / 2);
+  EXPECT_LT(memory["needed"], memory["there"]);
+  int64_t sum = 0;
+  for (const char* n : {"1", "2", "3", "4"}) {
+    ASSERT_EQ(memory["stages"][n].size(), static_cast<size_t>(n[0] - '0'));
+    sum = 0;
+    for (const json& bytes : memory["stages"][n]) sum += bytes.get<int64_t>();
+    EXPECT_GE(sum, memory["needed"]) << n << " stages hold the whole model";
+  }
+  EXPECT_LT(sum, 2 * memory["needed"].get<int64_t>());
+  // Nothing comes with the program for this model: what needs a head can't run.
+  EXPECT_TRUE(j["trained_heads"].empty());
+  const std::vector<std::string> methods = j["methods"];
+  for (const char* method : {"ar", "sd", "specpipe", "surge"})
+    EXPECT_NE(std::find(methods.begin(), methods.end(), method), methods.end()) << method;
+  for (const char* method : {"spd", "ppsd", "eagle3", "p-eagle"})
+    EXPECT_EQ(std::find(methods.begin(), methods.end(), method), methods.end()) << method;
+  const std::string people = run_program({"inspect", small_model()}).out;
+  for (const std::string& line : {std::string("fits here"), std::string("4 stages: "),
+                                  "sluice run -m " + small_model() + " \"Why is the sky blue?\""})
+    EXPECT_NE(people.find(line), std::string::npos) << people;
+}
+
+TEST(Inspect, FindsTheHeadsOfTheDefaultModel) {
+  const Ran ran = run_program({"inspect", "--json"});
+  if (ran.err.find("no default model is installed") != std::string::npos) GTEST_SKIP() << ran.err;
+  const json j = json::parse(ran.out, nullptr, false);
+  std::set<std::string> kinds;
+  for (const json& head : j["trained_heads"]) kinds.insert(head["head"]);
+  EXPECT_EQ(kinds, (std::set<std::string>{"spd", "eagle3", "p-eagle", "exit"}));
+  EXPECT_FALSE(j["drafts"].empty()) << "a draft head comes along";
+  const std::vector<std::string> methods = j["methods"];
+  for (const char* method : {"spd", "ppsd", "eagle3", "p-eagle"})
+    EXPECT_NE(std::find(methods.begin(), methods.end(), method), methods.end()) << method;
 }
 
 Ran run_with_profile(const std::string& profile) {

@@ -68,6 +68,15 @@ TEST_F(ModelName, AutoFindsADraftOfTheSameVocabulary) {
   EXPECT_EQ(json::parse(ran.out)["source"], "draft");
 }
 
+TEST_F(ModelName, InspectFindsDraftsOfTheSameVocabulary) {
+  put("large", 12);
+  put("stranger", 1, 1000);
+  put("small", 1);
+  const json j = json::parse(run_program({"inspect", "--json", "hf:ada/large"}).out, nullptr, false);
+  EXPECT_EQ(j["drafts"], json({"hf:ada/small:F32"}));
+  EXPECT_EQ(j["command"], "sluice run -m hf:ada/large --draft hf:ada/small:F32 \"Why is the sky blue?\"");
+}
+
 TEST_F(ModelName, MistakesAreNamed) {
   EXPECT_TRUE(fails(run_program({"run", "-m", "ada/large:F32", "hello"}), 2,
                     {"ada/large:F32", "no such file", "hf:ada/large:F32"}));
