@@ -16,6 +16,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/illegal_instruction.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
@@ -44,7 +45,8 @@ Status choose_instruction_set() {
   std::string names;
   for (const kernels::Kernels* kernels : kernels::runnable_kernels())
     names += (names.empty() ? "" : ", ") + std::string(kernels->name);
-  return input_error("SLUICE_ISA=" + std::string(std::getenv("SLUICE_ISA")) + ": this processor runs " + names);
+  return input_error("SLUICE_ISA=" + std::string(std::getenv("SLUICE_ISA")) + ": this processor runs " + names +
+                     "; without SLUICE_ISA the best of them is taken");
 }
 
 // In the order in which CLI11 takes them, the last one first. llama.cpp's -hf REPO means -m hf:REPO.
@@ -102,6 +104,7 @@ int run_program(int argc, char** argv) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
+  sluice::report_illegal_instructions();
   sluice::occupy_standard_streams();
   spdlog::set_default_logger(spdlog::stderr_color_st("sluice"));
   spdlog::set_level(spdlog::level::warn);

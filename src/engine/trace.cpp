@@ -51,7 +51,8 @@ std::vector<double> Trace::utilisation() const {
 
 Status Trace::write(const std::string& path) const {
   if (const auto error = write_whole(path, path.ends_with(".html") ? html() : chrome_json()))
-    return runtime_error("cannot write the trace '" + path + "': " + error.message());
+    return runtime_error("cannot write the trace '" + path + "': " + error.message() +
+                         "; name a file on a disk with room");
   return {};
 }
 

@@ -11,6 +11,7 @@ static_assert(std::endian::native == std::endian::little, "GGUF files are read a
 namespace {
 
 constexpr uint64_t kMagicBytes = 4, kSmallestEntry = 8 + 1 + 4 + 1, kSmallestTensor = 8 + 1 + 4 + 8 + 4 + 8;
+constexpr const char* kFetchAgain = "; it is incomplete or damaged: fetch it again";
 constexpr uint32_t kDefaultAlignment = 32, kMaxAlignment = 1u << 20;
 
 // Bytes of one element; 0 for what has no fixed size.
@@ -102,14 +103,14 @@ class Parser {
 
  private:
   static tl::unexpected<Error> truncated(const char* where) {
-    return input_error(std::string("the file ends inside its ") + where);
+    return input_error(std::string("the file ends inside its ") + where + kFetchAgain);
   }
 
   Status read_counts() {
     char magic[kMagicBytes];
     uint32_t version = 0;
     if (!cursor_.read(magic) || std::memcmp(magic, "GGUF", kMagicBytes) != 0)
-      return input_error("not a GGUF file (it does not begin with 'GGUF')");
+      return input_error("not a GGUF file (it does not begin with 'GGUF'); no other format is read");
     if (!cursor_.read(version)) return truncated("first bytes");
     if ((version & 0xFFFF) == 0 && version != 0) return input_error("a big-endian GGUF file; little endian is needed");
     if (version != 2 && version != 3)
@@ -117,7 +118,7 @@ class Parser {
     if (!cursor_.read(n_tensors_) || !cursor_.read(n_entries_)) return truncated("first bytes");
     if (n_entries_ > cursor_.left() / kSmallestEntry || n_tensors_ > cursor_.left() / kSmallestTensor)
       return input_error("claims " + std::to_string(n_entries_) + " metadata entries and " +
-                         std::to_string(n_tensors_) + " tensors, more than the file has room for");
+                         std::to_string(n_tensors_) + " tensors, more than the file has room for" + kFetchAgain);
     return {};
   }
 
@@ -215,7 +216,7 @@ class Parser {
   // Bytes of a row and of all rows. The file bounds the product, so no multiplication can overflow.
   Status measure(TensorInfo& tensor, int64_t block) const {
     const auto too_large = [&] {
-      return input_error("tensor " + quoted(tensor.name) + " is empty or larger than the file");
+      return input_error("tensor " + quoted(tensor.name) + " is empty or larger than the file" + kFetchAgain);
     };
     const uint64_t limit = file_.size(), block_bytes = ggml_type_size(tensor.type);
     if (tensor.ne[0] <= 0) return too_large();
@@ -244,8 +245,7 @@ class Parser {
                            "; it should be " + std::to_string(expected));
       const uint64_t begin = header_.data_offset_ + expected;
       if (begin > file_.size() || tensor.bytes > file_.size() - begin)
-        return input_error("tensor " + quoted(tensor.name) +
-                           " reaches beyond the end of the file, which is incomplete");
+        return input_error("tensor " + quoted(tensor.name) + " reaches beyond the end of the file" + kFetchAgain);
       expected = round_up(expected + tensor.bytes, alignment_);
       tensor.offset = begin;
     }

@@ -311,10 +311,12 @@ Status claim_target(HeadContents& head, const ModelFile& target) {
   if (actual.fingerprint != claimed.fingerprint || actual.d_model != claimed.d_model ||
       actual.n_vocab != claimed.n_vocab || (claimed.n_layers > 0 && actual.n_layers != claimed.n_layers) ||
       deepest > actual.n_layers)
-    return input_error(head.shards.front()->file.path() + ": is a head of " +
-                       (claimed.name.empty() ? "another model" : displayed(claimed.name)) + " (" + sizes(claimed) +
-                       "), not of " + target.path() + ", " + displayed(actual.name) + " (" + sizes(actual) +
-                       "); a head serves only the model that it was trained for");
+    return input_error(
+        head.shards.front()->file.path() + ": is a head of " +
+        (claimed.name.empty() ? "another model" : displayed(claimed.name)) + " (" + sizes(claimed) + "), not of " +
+        target.path() + ", " + displayed(actual.name) + " (" + sizes(actual) +
+        "); a head serves only the model that it was trained for: name that one by -m, or leave the head "
+        "out");
   head.parameters.hparams.context_length = h.context_length;
   return {};
 }

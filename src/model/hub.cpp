@@ -158,13 +158,43 @@ Result<std::string> locate(const std::string& name, const OnDownload& on_downloa
   }
 }
 
+// What is wrong with a path, if no model can be there; in words that say what would be right.
+std::string complaint(const std::string& path) {
+  constexpr std::string_view kHub = "https://huggingface.co/";
+  std::error_code error;
+  const auto is_named = [](std::string_view repository) {
+    return "a repository of the Hugging Face hub is named hf:" + std::string(repository);
+  };
+  if (path.starts_with(kHub)) {
+    const std::string_view rest = std::string_view(path).substr(kHub.size());
+    const std::string_view repository = rest.substr(0, rest.find('/', rest.find('/') + 1));
+    return is_named(is_repository(repository) ? repository : "OWNER/MODEL");
+  }
+  if (!fs::exists(path, error)) {
+    if (is_repository(path) && !path.ends_with(".gguf")) return "no such file; " + is_named(path);
+    return "no such file; give a GGUF file, or a model's name, hf:OWNER/MODEL[:QUANT]";
+  }
+  constexpr const char* kConvert =
+      "safetensors, where GGUF is needed: convert it by llama.cpp's convert_hf_to_gguf.py, or take a GGUF repository, "
+      "hf:OWNER/MODEL";
+  if (path.ends_with(".safetensors")) return kConvert;
+  if (!fs::is_directory(path, error)) return {};
+  bool safetensors = false;
+  std::string first;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    const std::string name = entry.path().string();
+    if (name.ends_with(".gguf") && (first.empty() || name < first)) first = name;
+    safetensors |= name.ends_with(".safetensors");
+  }
+  if (!first.empty()) return "a folder; name the file in it, as " + first;
+  return safetensors ? std::string("a folder of ") + kConvert : "a folder without a GGUF file; name one";
+}
+
 }  // namespace
 
 Result<std::string> locate_model(const std::string& model, const OnDownload& on_download) {
   if (!model.starts_with(kPrefix)) {
-    std::error_code error;
-    if (is_repository(model) && !model.ends_with(".gguf") && !fs::exists(model, error))
-      return input_error(model + ": no such file; a repository of the Hugging Face hub is named hf:" + model);
+    if (const std::string wrong = complaint(model); !wrong.empty()) return input_error(model + ": " + wrong);
     return model;
   }
   const std::string name = model.substr(kPrefix.size());

@@ -18,7 +18,7 @@ using OnDownload = std::function<bool(const std::string& file, uint64_t bytes, u
 // The path of a model that is given by path or by name. A named one is taken from the cache; if it is not there it is
 // downloaded, from where an earlier attempt stopped, and compared with the SHA-256 that the hub states. Without QUANT
 // it is Q4_K_M, else Q8_0, else the first. Of a model in several files it is the first one's path. Errors name the
-// model.
+// model, and of a path at which there can be none say what would be right.
 Result<std::string> locate_model(const std::string& model, const OnDownload& on_download);
 
 // Names of the models in the cache, and where their files are.

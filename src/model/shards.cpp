@@ -11,7 +11,7 @@ constexpr uint16_t kMaxShards = 512;
 
 Result<Shard> open_shard(const std::string& path) {
   SLUICE_TRY(OpenFile file, OpenFile::open(path));
-  if (file.size() == 0) return input_error(path + ": is empty");
+  if (file.size() == 0) return input_error(path + ": is empty; fetch it again");
   SLUICE_TRY(const MappedBytes mapped, file.map(0, file.size()));
   auto header = gguf::Header::parse(mapped.bytes());
   if (!header) return input_error(path + ": " + header.error().message);

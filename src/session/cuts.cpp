@@ -13,7 +13,7 @@ Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const Sessio
   if (!options.cuts.empty()) return explicit_cuts(options.cuts, n_layers);
   if (options.stages > n_layers)
     return input_error("--stages " + std::to_string(options.stages) + ": the model has only " +
-                       std::to_string(n_layers) + " layers");
+                       std::to_string(n_layers) + " layers; give --stages " + std::to_string(n_layers) + " at most");
   std::vector<double> layers(static_cast<size_t>(n_layers));
   if (profile && profile->per_layer()) {
     std::fill(layers.begin(), layers.end(), profile->layer.at(1));

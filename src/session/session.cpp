@@ -89,8 +89,10 @@ Status Session::open_template() {
 }
 
 Status Session::open_draft(const std::string& draft_name) {
-  SLUICE_TRY(const std::string path, draft_name == kAutoDraft ? cached_draft(*model_, *tokenizer_)
-                                                              : locate_model(draft_name, options_.on_download));
+  auto found =
+      draft_name == kAutoDraft ? cached_draft(*model_, *tokenizer_) : locate_model(draft_name, options_.on_download);
+  if (!found && draft_name != kAutoDraft) found.error().message.insert(0, "--draft ");
+  SLUICE_TRY(const std::string path, std::move(found));
   if (HeadFile::is_head(path)) {
     SLUICE_TRY(auto head, ModelFile::open_draft(path, *model_));
     drafts_.push_back(std::move(head));

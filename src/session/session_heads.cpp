@@ -1,5 +1,6 @@
 // Which heads a session has, and which serves whom.
 #include <algorithm>
+#include <filesystem>
 
 #include "session/auto_method.h"
 #include "session/installation.h"
@@ -32,6 +33,9 @@ std::optional<HeadKind> head_kind(const std::string& method) {
 }  // namespace
 
 Status Session::open_head(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error))
+    return input_error("--head " + path + ": no such file; give a head of this model, made by sluice train");
   SLUICE_TRY(auto opened, HeadFile::open(path, *model_));
   const HeadKind kind = opened.parameters().kind;
   if (kind == HeadKind::kDraft) return input_error("--head " + path + " is a draft model: give it with --draft");

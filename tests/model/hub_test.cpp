@@ -154,9 +154,26 @@ TEST_F(Hub, ErrorsSayWhatToDo) {
   EXPECT_TRUE(contains(error("hf:ada/never"), "can't be reached: is there a network?")) << error("hf:ada/never");
 }
 
-TEST_F(Hub, APathIsTakenAsItIsUnlessItLooksLikeARepository) {
-  EXPECT_EQ(contents("/nowhere"), "");
-  EXPECT_EQ(locate("models/there.gguf").value(), "models/there.gguf");
+TEST_F(Hub, APathIsTakenAsItIs) {
+  const std::string file = temp_path("there.gguf");
+  std::ofstream(file) << "GGUF";
+  EXPECT_EQ(locate(file).value(), file);
+  EXPECT_EQ(locate("/dev/null").value(), "/dev/null");
+}
+
+TEST_F(Hub, APathWhereNoModelCanBeIsRefusedWithWhatWouldBeRight) {
+  EXPECT_EQ(error("models/there.gguf"),
+            "models/there.gguf: no such file; give a GGUF file, or a model's name, hf:OWNER/MODEL[:QUANT]");
+  for (const char* address : {"https://huggingface.co/ada/once", "https://huggingface.co/ada/once/blob/main/x.gguf"})
+    EXPECT_TRUE(contains(error(address), "is named hf:ada/once")) << error(address);
+  const std::string folder = temp_path("unpacked");
+  std::filesystem::create_directory(folder);
+  EXPECT_TRUE(contains(error(folder), "a folder without a GGUF file"));
+  std::ofstream(folder + "/model.safetensors") << "x";
+  EXPECT_TRUE(contains(error(folder), "convert_hf_to_gguf.py")) << error(folder);
+  EXPECT_TRUE(contains(error(folder + "/model.safetensors"), "convert_hf_to_gguf.py"));
+  for (const char* shard : {"/m-00002-of-00002.gguf", "/m-00001-of-00002.gguf"}) std::ofstream(folder + shard) << "x";
+  EXPECT_EQ(error(folder), folder + ": a folder; name the file in it, as " + folder + "/m-00001-of-00002.gguf");
   EXPECT_EQ(error("ada/once:Q8_0"),
             "ada/once:Q8_0: no such file; a repository of the Hugging Face hub is named hf:ada/once:Q8_0");
 }
