@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "method/option_table.h"
+#include "verify/sampler.h"
+
 namespace sluice {
 
 namespace {
@@ -29,6 +32,21 @@ const char* name(Finish finish) {
   return "?";
 }
 
+Status check(const RequestSpec& spec, int32_t context, int32_t n_tokens) {
+  if (spec.prompt.empty()) return input_error("the prompt is empty: it must give at least one token");
+  if (spec.prompt.size() >= static_cast<size_t>(context))
+    return input_error("the prompt has " + std::to_string(spec.prompt.size()) +
+                       " tokens, which leaves no room for an answer in a context of " + std::to_string(context) +
+                       " (--context)");
+  if (spec.max_tokens < 1) return input_error("--max-tokens must be at least 1");
+  for (const Token token : spec.prompt)
+    if (token < 0 || token >= n_tokens)
+      return input_error("the prompt holds token " + std::to_string(token) + "; the model's ids go from 0 to " +
+                         std::to_string(n_tokens - 1));
+  SLUICE_TRY_STATUS(check(spec.sampling, n_tokens));
+  return check(spec.method_options);
+}
+
 Request::Request(RequestId request_id, RequestSpec request_spec)
     : id(request_id),
       spec(std::move(request_spec)),
@@ -49,6 +67,10 @@ size_t Request::cells_to_come(ModelId model) const {
   return reserved_cells - std::min(reserved_cells, taken);
 }
 
+bool Request::root_waits() const {
+  return prompt_rows_left(kTarget) == 0 && !speculation.target.entered(speculation.tree.root().id);
+}
+
 void Request::note_committed(BatchId batch) {
   const size_t n = speculation.target.committed.size();
   if (!committed_in.empty() && committed_in.back().first == batch)
@@ -57,20 +79,72 @@ void Request::note_committed(BatchId batch) {
     committed_in.emplace_back(batch, n);
 }
 
+void Request::take(Means means) {
+  method = std::move(means.method);
+  passed_over.reset();
+  if (!method.traits.speculates) return;
+  std::unique_ptr<Source> reader;
+  for (SourceSlot& old : sources)
+    if (old.local) reader = std::move(old.local);
+  for (SourceSlot& slot : means.sources) {
+    if (!slot.local) continue;
+    if (reader)
+      slot.local = std::move(reader);
+    else if (sequence.valid())  // else it will, when it begins
+      slot.local->observe(tokens);
+  }
+  sources = std::move(means.sources);
+  speculation.n_sources = sources.size();
+}
+
+bool Request::asks_head() const {
+  return std::any_of(sources.begin(), sources.end(), [](const SourceSlot& slot) { return slot.is_head; });
+}
+
 std::optional<size_t> Request::source_of(ModelId draft) const {
   for (size_t i = 0; i < sources.size(); ++i)
     if (sources[i].draft && static_cast<int32_t>(*sources[i].draft) + 1 == draft.value) return i;
   return std::nullopt;
 }
 
-void Request::learn_pace(double now, double expected, bool came) {
-  constexpr double kNewest = 1.0 / 16;  // of the average
-  if (n_answer() > 1) {
-    const double seconds = now - stats.last_token;
-    const double weight = std::max(kNewest, 1.0 / static_cast<double>(n_answer() - 1));
-    seconds_per_token_ += weight * (seconds - seconds_per_token_);
+Request::Step Request::advance(Token next, std::span<const BendOdds> odds, double now) {
+  TokenTree& tree = speculation.tree;
+  const NodeId old_root = tree.root().id;
+  Step step;
+  for (const auto& node : tree.nodes()) {
+    if (node.parent != old_root || !speculation.target.entered(node.id)) continue;
+    step.expected += node.probability;
+    step.came = step.came || node.token == next;
   }
-  trust_.learn(expected, came);
+  fusion.learn(old_root, next);
+  if (!odds.empty()) method.policy->learn(odds);
+  auto advance = tree.advance(next);
+  fusion.forget(advance.pruned);
+  tokens.push_back(next);
+  for (const SourceSlot& slot : sources)
+    if (slot.local) slot.local->observe({&next, 1});
+  // Of the token beyond the last position there was no guess: with it the answer ends.
+  const bool guessed = tree.root().position <= speculation.last_position;
+  step.flush = !advance.hit && guessed && method.traits.speculates;
+  step.pruned = std::move(advance.pruned);
+  stats.accepted += advance.hit;
+  stats.drafted += advance.hit && !speculation.target.entered(tree.root().id);
+  stats.flushes += step.flush;
+  stats.runs.back() += advance.hit;
+  if (step.flush) stats.runs.push_back(0);
+  trust_.learn(step.expected, step.came);
+  learn_pace(now);
+  if (n_answer() == 1) stats.first_token = now;
+  stats.last_token = now;
+  return step;
+}
+
+void Request::learn_pace(double now) {
+  constexpr double kNewest = 1.0 / 16;  // of the average
+  if (n_answer() == 1) return;
+  const double seconds = now - stats.last_token;
+  const double weight = std::max(kNewest, 1.0 / static_cast<double>(n_answer() - 1));
+  seconds_per_token_ += weight * (seconds - seconds_per_token_);
 }
 
 std::optional<double> Request::seconds_per_token() const {

@@ -4,14 +4,16 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "method/methods.h"
+#include "engine/means.h"
+#include "engine/stage_clock.h"
 #include "source/fusion.h"
-#include "source/make_source.h"
 #include "tree/residency.h"
 #include "tree/token_tree.h"
+#include "wire/report.h"
 #include "wire/sampling.h"
 
 namespace sluice {
@@ -39,6 +41,11 @@ struct RequestSpec {
   // again.
   std::optional<RequestId> continues;
 };
+
+// What must be right of a request whatever serves it, in a context of so many tokens by a model of `n_tokens`. Errors
+// (kInput): a prompt that is empty, too long or holds other tokens; sampling parameters, options of the method or an
+// answer's length out of range.
+Status check(const RequestSpec& spec, int32_t context, int32_t n_tokens);
 
 // Counts and times of one request; seconds on the executor's clock.
 struct RequestStats {
@@ -95,16 +102,30 @@ struct Request {
   // Committed tokens before the root that have not entered the model: they enter as prompt rows. Of the target that is
   // the prompt but for its last token, the first root; a draft model also misses tokens that it had not guessed.
   size_t prompt_rows_left(ModelId model) const { return tokens.size() - 1 - residency(model).committed.size(); }
+  // All of its prompt has entered the target, and its root has still to.
+  bool root_waits() const;
 
   Speculation speculation;
   ActiveMethod method;
-  std::vector<SourceSlot> sources;  // empty if the method doesn't speculate
+  std::vector<SourceSlot> sources;  // empty if the method has never speculated
+  // By other means from now on. What has read the text already goes on in place of what would have to read it.
+  void take(Means means);
   std::optional<size_t> source_of(ModelId draft) const;
+  bool asks_head() const;
   std::string source_name() const;
   Fusion fusion;  // of a draft model and n-grams
-  // The target has named the token after the root, of whose children those that entered were guessed to come with
-  // probability `expected` in all; whether it was one of them.
-  void learn_pace(double now, double expected, bool came);
+
+  // The target has named the token after the root, which is committed: the token is the root now, its sources know it,
+  // and what hung elsewhere is gone. odds: as in Accepted.
+  struct Step {
+    std::vector<NodeId> pruned;
+    bool flush = false;     // the tree did not hold the token, although it might have
+    double expected = 0.0;  // the probability, as guessed, with which one of the root's children comes that had entered
+    bool came = false;      // whether one of them did
+  };
+  Step advance(Token next, std::span<const BendOdds> odds, double now);
+  // The clocks of the target's stages when the first token of the answer came, and when it ended.
+  std::vector<StageClock> decode_begin, decode_end;
   // Of the newest tokens; none before there are enough.
   std::optional<double> seconds_per_token() const;
   // How often guesses of late came true, of as often as their sources said; at most 1.
@@ -125,6 +146,8 @@ struct Request {
   BatchId first_batch;    // outcomes of older batches concern what the sequence was before
 
  private:
+  void learn_pace(double now);
+
   double seconds_per_token_ = 0.0;  // a running average
   Trust trust_;
 };

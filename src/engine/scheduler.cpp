@@ -11,81 +11,12 @@ namespace sluice {
 
 namespace {
 
-// Who can take work for this request.
-Idle idle_for(const Request& request, std::span<const Room> rooms) {
-  Idle idle{.first_stage = rooms[0].idle && request.prompt_rows_left(kTarget) == 0,
-            .stage_times = rooms[0].times,
-            .n_stages = rooms[0].stages};
-  for (size_t i = 0; i < request.sources.size(); ++i) {
-    const auto draft = request.sources[i].draft;
-    if (!draft || rooms[*draft + 1].idle) idle.sources |= 1u << i;
-    if (!draft) {
-      idle.instant |= 1u << i;
-      continue;
-    }
-    if (idle.draft_times == nullptr) idle.draft_times = rooms[*draft + 1].times;
-  }
-  return idle;
-}
-
-// A draft model makes one token of a path in a pass. Where the text is as good as certain of the next one, that need
-// not wait: it becomes a node at once, and the draft model passes both together.
-// Whether it told anything.
-bool foretell(Request& request) {
-  constexpr float kCertain = 0.8f;
-  Speculation& speculation = request.speculation;
-  const SourceSlot* slot = request.sources.empty() ? nullptr : &request.sources.front();
-  if (slot == nullptr || !slot->local || !slot->draft || !request.method.traits.foretells) return false;
-  if (request.spec.sampling.rule == Rule::kReject) return false;  // what is drawn is the draft model's
-  bool told = false;
-  std::vector<NodeId> nodes;
-  for (const auto& node : speculation.tree.nodes())
-    if (!node.drafted && !node.foretold && node.position < speculation.last_position) nodes.push_back(node.id);
-  for (const NodeId node : nodes) {
-    const std::vector<Candidate> said[] = {
-        {}, slot->local->expand(speculation.tree.path(node), request.spec.method_options.children)};
-    auto fused = request.fusion.fuse(node, said);
-    std::erase_if(fused, [](const Candidate& c) { return c.probability < kCertain; });
-    told |= !fused.empty();
-    speculation.tree.foretell(node, std::move(fused));
-  }
-  return told;
-}
-
-// Asks the method; a source that answers at once is asked as long as the method has questions and nothing to enter.
-Proposal propose(Request& request, const Idle& idle) {
-  Speculation& speculation = request.speculation;
-  for (;;) {
-    Proposal proposal = request.method.policy->propose(speculation, idle);
-    const size_t asked = std::erase_if(proposal.expand, [&](const Ask& ask) {
-      const SourceSlot& slot = request.sources[ask.source];
-      if (slot.draft) return false;
-      request.method.policy->drafted(
-          speculation, ask.source, ask.node,
-          slot.local->expand(speculation.tree.path(ask.node), request.spec.method_options.children));
-      return true;
-    });
-    if (asked == 0 || !proposal.enter.empty()) return proposal;
-  }
-}
-
-// What the method would do now. What enters in one piece is foretold as far as it goes before the draft model is asked.
-Proposal propose_all(Request& request, const Idle& idle) {
-  foretell(request);
-  Proposal proposal = propose(request, idle);
-  while (!request.method.traits.fills_pipeline && proposal.enter.empty() && foretell(request))
-    proposal = propose(request, idle);
-  return proposal;
-}
-
 // Of a batch's rows at least such a part is for prompts as long as there are any.
 constexpr size_t kPromptPart = 4;
 // A prompt enters at least so many rows at a time: attention takes them together.
 constexpr size_t kPromptQuantum = 16;
 // What is so much less likely (a log) than the last guess that found room in a batch will find none in the next.
 constexpr double kLikelyToChange = -0.1;
-// A request is asked for up to so many times its share of a batch, since others may want less.
-constexpr size_t kOverShare = 2;
 
 bool is_root(const Planned& row) { return row.request->speculation.tree.root().id == row.node; }
 
@@ -93,25 +24,6 @@ size_t prompt_rows(std::span<Request* const> requests) {
   size_t rows = 0;
   for (const Request* request : requests) rows += request->prompt_rows_left(kTarget);
   return rows;
-}
-
-// Its guesses come from sources that answer at once, and its method keeps no count of what enters.
-bool fills_from_within(const Request& request) {
-  return request.method.traits.fills_pipeline &&
-         std::none_of(request.sources.begin(), request.sources.end(),
-                      [](const SourceSlot& slot) { return slot.draft.has_value(); });
-}
-
-// Its root has still to enter.
-bool root_waits(const Request* request) {
-  return request->prompt_rows_left(kTarget) == 0 &&
-         !request->speculation.target.entered(request->speculation.tree.root().id);
-}
-
-// Rows of a batch that enter whatever they cost, if there is room.
-size_t rows_anyway(std::span<Request* const> requests, size_t prompt_chunk) {
-  const auto roots = std::count_if(requests.begin(), requests.end(), root_waits);
-  return static_cast<size_t>(roots) + std::min(prompt_rows(requests), prompt_chunk);
 }
 
 // A child is never likelier than its parent and has a larger id, so parents come first.
@@ -158,83 +70,31 @@ std::vector<Request*> Scheduler::in_turn(std::span<Request* const> requests) con
   return turns;
 }
 
-Plans Scheduler::compose(std::span<Request* const> by_arrival, std::span<const Room> rooms) {
-  Plans plans{.models = std::vector<std::vector<Planned>>(rooms.size()), .broken = {}};
-  std::vector<std::vector<Asked>> asked(rooms.size());
-  std::vector<Planned> rows;
-  const std::vector<Request*> requests = in_turn(by_arrival);
-  const Price price(requests, rooms[0]);
-  const double floor = std::max(bar_, price.floor(rows_anyway(requests, static_cast<size_t>(options_.prompt_chunk)),
-                                                  static_cast<size_t>(options_.row_budget)));
-  const bool answers_pay = asking_.pays();
-  for (uint32_t turn = 0; turn < requests.size(); ++turn) {
-    Request* const request = requests[turn];
-    Idle idle = idle_for(*request, rooms);
-    if (!idle.first_stage && idle.sources == 0) continue;
-    idle.n_requests = requests.size();
-    idle.rows = std::max<size_t>(1, kOverShare * static_cast<size_t>(options_.row_budget) / requests.size());
-    constexpr double kSure = -1e-6;  // a log: a root is above every floor
-    const double doubt = std::log(request->trust());
-    idle.floor = std::min(kSure, floor - doubt);
-    const Speculation& speculation = request->speculation;
-    // Where not even a guess pays that is sure to come, or asking takes longer than guesses save, nobody is asked who
-    // would answer at once.
-    const bool from_within = fills_from_within(*request);
-    if (from_within && (floor - doubt >= 0.0 || !answers_pay)) {
-      if (root_waits(request) && idle.first_stage) rows.push_back({request, speculation.tree.root().id, turn});
-      continue;
-    }
-    const NodeId root = speculation.tree.root().id;
-    if (const auto& last = request->passed_over; from_within && last && last->root == root && last->worth <= floor)
-      continue;
-    const auto plan = [&](NodeId id) {
-      const auto& node = speculation.tree.node(id);
-      const int32_t guesses = node.position - speculation.tree.root().position;  // on its path, each to be right
-      return Planned{request, id, turn, node.log_path + guesses * doubt};
-    };
-    const bool proposes = from_within && idle.first_stage;
-    plans.asked = plans.asked || proposes;
-    if (proposes) request->passed_over = {root, kNoBar};
-    try {
-      const Proposal proposal = propose_all(*request, idle);
-      if (idle.first_stage)
-        for (const NodeId node : proposal.enter) {
-          rows.push_back(plan(node));
-          if (proposes) request->passed_over->worth = std::max(request->passed_over->worth, rows.back().worth);
-        }
-      const bool blocks = !proposal.as_pays && !speculation.target.entered(speculation.tree.root().id);
-      for (const Ask& ask : proposal.expand)
-        if (idle.source(ask.source))
-          asked[*request->sources[ask.source].draft + 1].push_back({plan(ask.node), blocks, proposal.as_pays});
-    } catch (const std::exception& error) {
-      std::erase_if(rows, [request](const Planned& row) { return row.request == request; });
-      plans.broken.emplace_back(request, error.what());
-    }
-  }
-  for (const auto& [broken, why] : plans.broken)
-    for (auto& asks : asked) std::erase_if(asks, [b = broken](const Asked& ask) { return ask.row.request == b; });
-  if (!plans.broken.empty()) return plans;  // those that are left are asked again
-  if (rooms[0].idle) plans.models[0] = compose_target(rows, requests, rooms[0], price, plans.saved);
-  for (const Planned& row : plans.models[0]) row.request->passed_over.reset();
+double Scheduler::floor(std::span<Request* const> requests, const Price& price) const {
+  const auto roots = std::count_if(requests.begin(), requests.end(), [](const Request* r) { return r->root_waits(); });
+  const size_t prompts = std::min(prompt_rows(requests), static_cast<size_t>(options_.prompt_chunk));
+  return std::max(bar_, price.floor(static_cast<size_t>(roots) + prompts, static_cast<size_t>(options_.row_budget)));
+}
+
+Plans Scheduler::compose(const Proposals& proposals, std::span<Request* const> requests, std::span<const Room> rooms,
+                         const Price& price) {
+  Plans plans{.models = std::vector<std::vector<Planned>>(rooms.size())};
+  if (rooms[0].idle) plans.models[0] = compose_target(proposals.rows, requests, rooms[0], price, plans.saved);
   for (size_t m = 1; m < rooms.size(); ++m)
     if (rooms[m].idle)
-      plans.models[m] = compose_draft(std::move(asked[m]), requests, ModelId(static_cast<int32_t>(m)), rooms[m], price);
+      plans.models[m] =
+          compose_draft(proposals.questions[m], requests, ModelId(static_cast<int32_t>(m)), rooms[m], price);
   return plans;
 }
 
-void Scheduler::took(const Plans& plans, double seconds) {
-  if (plans.asked) asking_.learn(seconds, plans.saved);
-}
-
-std::vector<Planned> Scheduler::roots_alone(std::span<Request* const> by_arrival, const Room& room) {
-  const std::vector<Request*> requests = in_turn(by_arrival);
+std::vector<Planned> Scheduler::roots_alone(std::span<Request* const> requests, const Room& room, const Price& price) {
   std::vector<Planned> roots;
   for (uint32_t turn = 0; turn < requests.size(); ++turn) {
     Request* const request = requests[turn];
-    if (root_waits(request)) roots.push_back({request, request->speculation.tree.root().id, turn});
+    if (request->root_waits()) roots.push_back({request, request->speculation.tree.root().id, turn});
   }
   double saved = 0.0;
-  return compose_target(roots, requests, room, Price(requests, room), saved);
+  return compose_target(roots, requests, room, price, saved);
 }
 
 std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed, std::span<Request* const> requests,
@@ -287,13 +147,13 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
   return rows;
 }
 
-std::vector<Planned> Scheduler::compose_draft(std::vector<Asked> asked, std::span<Request* const> requests,
+std::vector<Planned> Scheduler::compose_draft(std::vector<Question> asked, std::span<Request* const> requests,
                                               ModelId model, const Room& room, const Price& price) {
   constexpr size_t kWorthAPass = 16, kBacklog = 256;
   const size_t budget = this->budget(room);
   std::vector<Planned> rows;
   std::set<const Request*> asking, ready;  // ready: all that is committed is there or comes now
-  for (const Asked& ask : asked) asking.insert(ask.row.request);
+  for (const Question& ask : asked) asking.insert(ask.row.request);
   std::vector<size_t> wants;
   for (const Request* request : requests) {
     size_t want = 0;
@@ -316,8 +176,8 @@ std::vector<Planned> Scheduler::compose_draft(std::vector<Asked> asked, std::spa
       ready.insert(requests[i]);
   }
 
-  std::erase_if(asked, [&](const Asked& ask) { return !ready.contains(ask.row.request); });
-  std::stable_sort(asked.begin(), asked.end(), [](const Asked& a, const Asked& b) {
+  std::erase_if(asked, [&](const Question& ask) { return !ready.contains(ask.row.request); });
+  std::stable_sort(asked.begin(), asked.end(), [](const Question& a, const Question& b) {
     return a.blocks != b.blocks ? a.blocks : a.row.worth > b.row.worth;
   });
   keep_what_pays(asked, rows.size(), room, price.seconds_per_token());
@@ -328,16 +188,16 @@ std::vector<Planned> Scheduler::compose_draft(std::vector<Asked> asked, std::spa
 }
 
 // Leaves out questions that may wait and whose answers are not worth their rows.
-void Scheduler::keep_what_pays(std::vector<Asked>& asked, size_t rows_anyway, const Room& room,
+void Scheduler::keep_what_pays(std::vector<Question>& asked, size_t rows_anyway, const Room& room,
                                double seconds_per_token) {
   std::vector<double> gains;
-  for (const Asked& ask : asked)
+  for (const Question& ask : asked)
     if (ask.as_pays)
       gains.push_back(std::exp(ask.row.worth));
     else
       ++rows_anyway;
   size_t left = room.times->best_addition(static_cast<int32_t>(rows_anyway), gains, seconds_per_token);
-  std::erase_if(asked, [&left](const Asked& ask) {
+  std::erase_if(asked, [&left](const Question& ask) {
     if (!ask.as_pays) return false;
     if (left == 0) return true;
     --left;
@@ -347,16 +207,16 @@ void Scheduler::keep_what_pays(std::vector<Asked>& asked, size_t rows_anyway, co
 
 // The nodes asked for, with those of their ancestors that the model doesn't know, as far as rows and cells go and
 // nobody takes more than its share.
-std::vector<Planned> Scheduler::with_ancestors(std::span<const Asked> asked, size_t n_requests, ModelId model,
+std::vector<Planned> Scheduler::with_ancestors(std::span<const Question> asked, size_t n_requests, ModelId model,
                                                const Room& room, size_t budget) {
   std::vector<size_t> wants(n_requests);
-  for (const Asked& ask : asked) ++wants[ask.row.turn];
+  for (const Question& ask : asked) ++wants[ask.row.turn];
   const std::vector<size_t> share = shares(wants, budget, 1);
   std::vector<size_t> taken(n_requests);
   size_t spare = room.spare_cells;
   std::vector<Planned> rows;
   std::set<std::pair<const Request*, NodeId>> planned;
-  for (const Asked& ask : asked) {
+  for (const Question& ask : asked) {
     Request* const request = ask.row.request;
     const TokenTree& tree = request->speculation.tree;
     std::vector<NodeId> missing;  // the node, its parent, …

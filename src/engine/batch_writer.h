@@ -1,0 +1,17 @@
+// Rows that were planned, as they go out.
+#pragma once
+
+#include <span>
+
+#include "engine/lane.h"
+#include "engine/planned.h"
+#include "wire/batch.h"
+
+namespace sluice {
+
+// A batch of a model whose row i is plan[i]: each row takes a cell, and with it goes what was drawn for its children,
+// what a head takes for it, and what the workers have to be told of the sequences.
+// REQUIRES: a cell for each row; parents before their children.
+Batch write_batch(Lane& lane, BatchId id, std::span<const Planned> plan);
+
+}  // namespace sluice
