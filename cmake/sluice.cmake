@@ -43,10 +43,11 @@ function(sluice_library name)
   endforeach()
 endfunction()
 
-# sluice_test(tree SOURCES … USES …): build/tests/tree_test, found by ctest test by test. ALONE names tests, as googletest
-# filters them, that look at real time: nothing runs beside them.
+# sluice_test(tree SOURCES … USES …): build/tests/tree_test, found by ctest test by test, with the label `quick` or `slow`.
+# ALONE names tests, as googletest filters them, that look at real time: nothing runs beside them. SLOW names those that
+# `./test --quick` leaves out: they take seconds, most because they go through many cases.
 function(sluice_test name)
-  cmake_parse_arguments(ARG "" "ALONE" "SOURCES;USES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "" "ALONE;SLOW" "SOURCES;USES;LINKS" ${ARGN})
   add_executable(${name}_test ${ARG_SOURCES})
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE GTest::gtest_main ${ARG_LINKS})
@@ -55,11 +56,14 @@ function(sluice_test name)
   endforeach()
   # A busy machine may take its time to load a large library for the first time.
   set(discovery DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120)
+  gtest_discover_tests(${name}_test TEST_FILTER "*-${ARG_ALONE}:${ARG_SLOW}" ${discovery}
+                       PROPERTIES TIMEOUT 600 LABELS quick)
   if(ARG_ALONE)
-    gtest_discover_tests(${name}_test TEST_FILTER "-${ARG_ALONE}" ${discovery} PROPERTIES TIMEOUT 600)
     gtest_discover_tests(${name}_test TEST_FILTER "${ARG_ALONE}" TEST_LIST ${name}_test_ALONE ${discovery}
-                         PROPERTIES TIMEOUT 600 RUN_SERIAL ON)
-  else()
-    gtest_discover_tests(${name}_test ${discovery} PROPERTIES TIMEOUT 600)
+                         PROPERTIES TIMEOUT 600 LABELS quick RUN_SERIAL ON)
+  endif()
+  if(ARG_SLOW)
+    gtest_discover_tests(${name}_test TEST_FILTER "${ARG_SLOW}" TEST_LIST ${name}_test_SLOW ${discovery}
+                         PROPERTIES TIMEOUT 600 LABELS slow)
   endif()
 endfunction()
