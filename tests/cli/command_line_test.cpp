@@ -72,7 +72,7 @@ TEST(CommandLine, HelpShowsTheCommonOptionsAndHelpAllEveryOneInItsGroup) {
     for (const auto& [group, options] : all) {
       EXPECT_NE(help.find(group), std::string::npos) << command << " does not name " << group;
       for (const std::string& option : options) {
-        const Ran ran = run_program({command, option, "--no-such-option"});
+        const Ran ran = run_program({command, "--no-such-option", option});
         EXPECT_EQ(ran.err.find("there is no option " + option), std::string::npos) << command << ran.err;
       }
     }
