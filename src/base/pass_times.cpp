@@ -11,11 +11,35 @@ namespace sluice {
 
 namespace {
 
-constexpr double kNewestOfMany = 1.0 / 32, kNewestOfOld = 1.0 / 4;  // of a running average
-// An addition that gains less than such a part of the pass is left out once, if for so many passes none went without:
+// --- numbers that somebody chose: how fast is learnt, and what is doubted
+
+constexpr double kNewestOfMany = 1.0 / 32, kNewestOfOld = 1.0 / 4;  // of a kind's running average
+constexpr int64_t kStale = 16;                                      // passes after which what was seen last is old
+constexpr double kMostOfUsual = 2.0;  // by which a time counts as longer or shorter: more is something else
+constexpr double kMostNoise = 0.2;    // likewise of the noise: more says that something else held the pass up
+
+// The pace follows the newest pass by such a part; less of a kind that was seen less often than this, of which it is as
+// likely that its time is wrong.
+constexpr double kNewestPace = 1.0 / 2, kWellKnown = 16.0;
+
+// A kind's time is drawn to the line through its neighbours as far as so many of its standard errors; a kind counts in
+// that line by how often it was seen, at most so often.
+constexpr double kErrors = 2.0;
+constexpr int64_t kMostOnLine = 16;
+
+// A kind that was not seen for so many passes is thought more like its neighbours, at least by so much at a time; one
+// seen twice after so many times as many, one that is sure after as many as that.
+constexpr int64_t kUntilDoubted = 32, kSeenTwice = 4, kSure = 16;
+constexpr double kDoubted = 0.8;
+
+// An addition that gains less than such a part of the pass is left out once, if for kStale passes none went without:
 // what it adds to a pass can't be told from passes that all have it. So is one that seems to shorten the pass.
 constexpr double kLittle = 0.05, kShorter = 0.02;
-constexpr int64_t kStale = 16;
+
+// Wider than anything that was seen is tried by so many rows more, or such a part of what was seen.
+constexpr int32_t kStep = 8, kPart = 4;
+
+// ---
 
 int32_t widest_of_kind(int32_t rows) {
   if (rows <= 8) return rows;
@@ -36,13 +60,10 @@ void PassTimes::saw(int32_t rows, double seconds) {
   if (kind == seen_.end() || kind->widest != widest) kind = seen_.insert(kind, Kind{.widest = widest});
   if (kind->n > 0 && !kind->sure()) learn_noise(seconds / (pace_ * kind->seconds) - 1.0);
   if (kind->sure()) {
-    constexpr double kNewest = 1.0 / 2, kMost = 2.0;  // of the running average; more is something else
     const double pace = seconds / usual(rows, at_least(rows), &Kind::seconds);
-    const double change = std::clamp(pace, pace_ / kMost, pace_ * kMost) / pace_ - 1.0;
+    const double change = std::clamp(pace, pace_ / kMostOfUsual, pace_ * kMostOfUsual) / pace_ - 1.0;
     learn_noise(change);
-    // Of a kind that was seen seldom it is as likely that its time is wrong.
-    constexpr double kWellKnown = 16.0;
-    pace_ *= 1.0 + kNewest * std::min(1.0, static_cast<double>(kind->n) / kWellKnown) * change;
+    pace_ *= 1.0 + kNewestPace * std::min(1.0, static_cast<double>(kind->n) / kWellKnown) * change;
   }
   const double before = kind->seconds;
   kind->take({seconds / pace_, static_cast<double>(rows)}, passes_);
@@ -56,8 +77,7 @@ void PassTimes::saw_others(int32_t rows, double seconds) {
 }
 
 void PassTimes::learn_noise(double change) {
-  constexpr double kMost = 0.2;  // more says that something else held the pass up
-  const double away = std::min(std::abs(change), kMost);
+  const double away = std::min(std::abs(change), kMostNoise);
   noise_ += std::max(kNewestOfMany, 1.0 / static_cast<double>(++n_noise_)) * (away - noise_);
 }
 
@@ -68,7 +88,7 @@ void PassTimes::doubt() {
     Kind& kind = seen_[i];
     if (passes_ >= kind.doubted_at) {
       kind.forget();
-      kind.seconds = std::max(0.8 * kind.seconds, std::min(kind.seconds, without(i)));
+      kind.seconds = std::max(kDoubted * kind.seconds, std::min(kind.seconds, without(i)));
       kind.wait(passes_);
       smooth_around(kind.rows);
     }
@@ -95,7 +115,7 @@ void PassTimes::smooth_around(double rows) {
 
 // The kind's own time where the line is further from it than its error explains: there the cost of a row changes.
 double PassTimes::smoothed(const Kind& kind) const {
-  const double error = 2.0 * noise_ * kind.seconds / std::sqrt(static_cast<double>(kind.n));
+  const double error = kErrors * noise_ * kind.seconds / std::sqrt(static_cast<double>(kind.n));
   const double away = on_line(kind.rows) - kind.seconds;
   if (error == 0.0) return kind.seconds;
   return kind.seconds + away / (1.0 + (away / error) * (away / error));
@@ -104,11 +124,10 @@ double PassTimes::smoothed(const Kind& kind) const {
 // Of the line through the kinds of an octave to either side, the nearest and those that were seen often counting most
 // (a local linear regression), where it passes `rows`.
 double PassTimes::on_line(double rows) const {
-  constexpr int64_t kMost = 16;
   double weights = 0, x = 0, y = 0, xx = 0, xy = 0;  // sums; x: from `rows`
   for (const Kind& kind : seen_) {
     const double ratio = std::min(kind.rows, rows) / std::max(kind.rows, rows);
-    const double weight = (2 * ratio - 1) * static_cast<double>(std::min(kind.n, kMost));
+    const double weight = (2 * ratio - 1) * static_cast<double>(std::min(kind.n, kMostOnLine));
     if (weight <= 0) continue;
     const double away = kind.rows - rows;
     weights += weight, x += weight * away, y += weight * kind.seconds;
@@ -122,12 +141,11 @@ double PassTimes::on_line(double rows) const {
 void PassTimes::Kind::take(Pass pass, int64_t now) {
   const int64_t before = std::exchange(seen_at, now);
   if (sure()) {
-    constexpr double kMost = 2.0;
     // The first three count as one, and what is old as little.
     const double least = now - before > kStale ? kNewestOfOld : kNewestOfMany;
     const double weight = std::max(least, 1.0 / static_cast<double>(++n - 2));
     rows += weight * (pass.rows - rows);
-    seconds += weight * (std::clamp(pass.seconds, seconds / kMost, seconds * kMost) - seconds);
+    seconds += weight * (std::clamp(pass.seconds, seconds / kMostOfUsual, seconds * kMostOfUsual) - seconds);
   } else {
     first[static_cast<size_t>(n++)] = pass;
     const auto& [a, b, c] = first;
@@ -146,9 +164,7 @@ void PassTimes::Kind::forget() {
 }
 
 void PassTimes::Kind::wait(int64_t now) {
-  // Passes; of what was seen twice four times as many, of what is sure sixteen times.
-  constexpr int64_t kUntilDoubted = 32;
-  doubted_at = now + kUntilDoubted * (sure() ? 16 : n == 2 ? 4 : 1) + 1;
+  doubted_at = now + kUntilDoubted * (sure() ? kSure : n == 2 ? kSeenTwice : 1) + 1;
 }
 
 // The first kind whose widest is not less; the end if there is none.
@@ -216,9 +232,8 @@ size_t PassTimes::best_addition(int32_t base, std::span<const double> gains, dou
 }
 
 int32_t PassTimes::widest_try() const {
-  constexpr int32_t kStep = 8;
-  if (seen_.size() == 1 && widest() > kStep) return widest() + widest() / 4;
-  return widest() + std::max(kStep, widest() / 4);
+  if (seen_.size() == 1 && widest() > kStep) return widest() + widest() / kPart;
+  return widest() + std::max(kStep, widest() / kPart);
 }
 
 // Between widths that were seen the average changes one way only, so the least is at one of them or at the end.

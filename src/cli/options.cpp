@@ -6,6 +6,7 @@
 #include "method/methods.h"
 #include "method/option_table.h"
 #include "session/installation.h"
+#include "session/policy.h"
 
 namespace sluice {
 
@@ -139,7 +140,9 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
   command.add_option("--memo", options.memo,
                      "File that keeps what --compute lazy has computed, for other schedules over the same texts");
   begin_group(command, "Memory and processor");
-  command.add_option("-c,--context", options.context, "Context in tokens (default: the model's, at most 8192)")
+  command
+      .add_option("-c,--context", options.context,
+                  "Context in tokens (default: the model's, at most " + std::to_string(policy::kDefaultContext) + ")")
       ->check(whole_number(2));
   add_kv_option(command, options.kv, "Type of the KV cache; it changes bits");
   command.add_option("--threads", options.threads, "CPU threads a stage (default: the cores shared by the stages)")

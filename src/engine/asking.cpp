@@ -2,11 +2,12 @@
 
 #include <algorithm>
 
+#include "engine/policy.h"
+
 namespace sluice {
 
 bool Asking::pays() {
-  constexpr int64_t kAtFirst = 4, kAgain = 32;
-  if (n_ < kAtFirst || saved_ >= seconds_ || passed_over_ >= kAgain) {
+  if (n_ < policy::kAskedAtFirst || saved_ >= seconds_ || passed_over_ >= policy::kAskedAgain) {
     passed_over_ = 0;
     return true;
   }
@@ -15,8 +16,7 @@ bool Asking::pays() {
 }
 
 void Asking::learn(double seconds, double saved) {
-  constexpr double kNewest = 1.0 / 8;
-  const double weight = std::max(kNewest, 1.0 / static_cast<double>(++n_));
+  const double weight = std::max(policy::kNewestAnswer, 1.0 / static_cast<double>(++n_));
   seconds_ += weight * (seconds - seconds_);
   saved_ += weight * (saved - saved_);
 }

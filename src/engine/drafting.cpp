@@ -5,14 +5,12 @@
 #include <limits>
 #include <memory>
 
+#include "engine/policy.h"
 #include "source/draw.h"
 
 namespace sluice {
 
 namespace {
-
-// A request is asked for up to so many times its share of a batch, since others may want less.
-constexpr size_t kOverShare = 2;
 
 // Who can take work for this request.
 Idle idle_for(const Request& request, std::span<const Room> rooms) {
@@ -42,7 +40,6 @@ bool fills_from_within(const Request& request) {
 // not wait: it becomes a node at once, and the draft model passes both together.
 // Whether it told anything.
 bool foretell(Request& request) {
-  constexpr float kCertain = 0.8f;
   Speculation& speculation = request.speculation;
   const SourceSlot* slot = request.sources.empty() ? nullptr : &request.sources.front();
   if (slot == nullptr || !slot->local || !slot->draft || !request.method.traits.foretells) return false;
@@ -55,7 +52,7 @@ bool foretell(Request& request) {
     const std::vector<Candidate> said[] = {
         {}, slot->local->expand(speculation.tree.path(node), request.spec.method_options.children)};
     auto fused = request.fusion.fuse(node, said);
-    std::erase_if(fused, [](const Candidate& c) { return c.probability < kCertain; });
+    std::erase_if(fused, [](const Candidate& c) { return c.probability < policy::kForetold; });
     told |= !fused.empty();
     speculation.tree.foretell(node, std::move(fused));
   }
@@ -99,7 +96,7 @@ Proposals Drafting::ask(std::span<Request* const> requests, std::span<const Room
     Idle idle = idle_for(request, rooms);
     if (!idle.first_stage && idle.sources == 0) continue;
     idle.n_requests = requests.size();
-    idle.rows = std::max<size_t>(1, kOverShare * row_budget_ / requests.size());
+    idle.rows = std::max<size_t>(1, policy::kOverShare * row_budget_ / requests.size());
     constexpr double kSure = -1e-6;  // a log: a root is above every floor
     const double doubt = std::log(request.trust());
     idle.floor = std::min(kSure, floor - doubt);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/policy.h"
+
 namespace sluice {
 
 namespace {
@@ -156,8 +158,7 @@ void Engine::admit() {
     request->first_batch = BatchId(next_batch_);
     for (const SourceSlot& slot : request->sources)
       if (slot.local) slot.local->observe(request->tokens);
-    constexpr double kHalf = 0.5;  // of what a source says, until something was seen
-    request->trust_before = guesses_.share(kHalf);
+    request->trust_before = guesses_.share(policy::kFirstTrust);
     running_.push_back(request);
   }
 }

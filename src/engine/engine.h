@@ -12,6 +12,7 @@
 #include "engine/figures.h"
 #include "engine/lane.h"
 #include "engine/means.h"
+#include "engine/policy.h"
 #include "engine/recorder.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
@@ -35,9 +36,9 @@ struct EngineOptions {
   std::vector<DraftOptions> drafts;         // the smallest first, then the head if there is one
   std::shared_ptr<const KnownText> corpus;  // that n-grams know beside the text itself; may be none
   Scheduler::Options scheduler;
-  size_t most_waiting = 1024;     // requests that wait for cells
-  std::vector<LayerRange> cuts;   // for the trace
-  std::optional<CostModel> cost;  // of the simulated or paced clock
+  size_t most_waiting = policy::kMostWaiting;  // requests that wait for cells
+  std::vector<LayerRange> cuts;                // for the trace
+  std::optional<CostModel> cost;               // of the simulated or paced clock
   bool trace = false;
   int64_t first_batch = 0;          // its number
   Choose choose = choose_by_noise;  // how rule `reject` draws guesses

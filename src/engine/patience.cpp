@@ -2,20 +2,14 @@
 
 #include <algorithm>
 
+#include "engine/policy.h"
+
 namespace sluice {
-
-namespace {
-
-// The part of a pass for which it pays to wait for news, and how much later than expected they may come: what enters
-// without them costs a step.
-constexpr double kSoon = 0.05, kLate = 0.02;
-
-}  // namespace
 
 std::optional<double> news_due(std::span<const Lane> lanes, std::span<Request* const> running, double now) {
   const Traffic& traffic = lanes.front().traffic;
   const double step = traffic.transit() / static_cast<double>(traffic.stages().size());
-  const auto soon = [&](double due) { return due + kLate * step > now && due - now < kSoon * step; };
+  const auto soon = [&](double due) { return due + policy::kLate * step > now && due - now < policy::kSoon * step; };
   const auto has_root_in = [&](BatchId batch) {
     return std::any_of(running.begin(), running.end(), [&](const Request* request) {
       const Resident* root = request->speculation.target.find(request->speculation.tree.root().id);
@@ -31,13 +25,13 @@ std::optional<double> news_due(std::span<const Lane> lanes, std::span<Request* c
   }
   for (const Lane& draft : lanes.subspan(1))
     if (const auto due = draft.traffic.next_due(); due && soon(*due)) first = std::min(first.value_or(*due), *due);
-  if (first) *first += kLate * step;
+  if (first) *first += policy::kLate * step;
   return first;
 }
 
 bool answer_due(const Lane& lane, double now) {
   const auto due = lane.traffic.next_due();
-  return lane.model != kTarget && due && *due - now < kSoon * lane.traffic.transit();
+  return lane.model != kTarget && due && *due - now < policy::kSoon * lane.traffic.transit();
 }
 
 bool is_quiet(const Lane& lane, std::span<Request* const> running) {

@@ -4,13 +4,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/policy.h"
+
 namespace sluice {
 
 namespace {
-
-// What a row saves must exceed its price by so much: both are estimates, and of many the best look better than they
-// are.
-constexpr double kMargin = 1.1;
 
 // Requests that have not said enough yet count as the others do. As long as nobody has, they are taken to decode
 // plainly, in passes that cost no less than any that was seen; but a tree or chain that waits for its verdict is tried
@@ -23,8 +21,7 @@ double time_between_tokens(std::span<Request* const> requests, const Room& room,
     if (const auto seconds = request->seconds_per_token(); seconds && *seconds > 0.0) rate += 1.0 / *seconds, ++known;
   }
   if (known > 0) return static_cast<double>(known) / (rate * static_cast<double>(std::max(known, answering)));
-  constexpr double kLong = 1.0;  // more than any pass takes
-  if (answering <= 1 && !fills) return kLong;
+  if (answering <= 1 && !fills) return policy::kUnknownPace;
   const auto at_once = static_cast<int32_t>(std::max<size_t>(1, answering));
   const double pass = room.times->seconds(std::max(at_once, room.times->narrowest()));
   return pass * static_cast<double>(room.stages) / at_once;
@@ -47,14 +44,14 @@ double Price::passes() const {
 
 double Price::floor(size_t anyway, size_t most) const {
   const double price = room_.times->least_price(static_cast<int32_t>(anyway), static_cast<int32_t>(most));
-  return std::log(kMargin * price * passes() / seconds_per_token_);  // -inf for a price of 0
+  return std::log(policy::kMargin * price * passes() / seconds_per_token_);  // -inf for a price of 0
 }
 
 size_t Price::worthwhile(size_t anyway, std::span<const double> chances) const {
   // What the rows cost that enter anyway must be known before it can be said what more of them cost.
   if (!room_.knows_times && anyway > 0 && fills_) return 0;
-  const size_t pay =
-      room_.times->best_addition(static_cast<int32_t>(anyway), chances, seconds_per_token_ / (kMargin * passes()));
+  const size_t pay = room_.times->best_addition(static_cast<int32_t>(anyway), chances,
+                                                seconds_per_token_ / (policy::kMargin * passes()));
   return room_.knows_times ? std::min(pay, std::max(anyway, static_cast<size_t>(room_.times->widest_try())) - anyway)
                            : pay;
 }

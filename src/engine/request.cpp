@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/policy.h"
 #include "method/option_table.h"
 #include "verify/sampler.h"
 
@@ -140,16 +141,14 @@ Request::Step Request::advance(Token next, std::span<const BendOdds> odds, doubl
 }
 
 void Request::learn_pace(double now) {
-  constexpr double kNewest = 1.0 / 16;  // of the average
   if (n_answer() == 1) return;
   const double seconds = now - stats.last_token;
-  const double weight = std::max(kNewest, 1.0 / static_cast<double>(n_answer() - 1));
+  const double weight = std::max(policy::kNewestToken, 1.0 / static_cast<double>(n_answer() - 1));
   seconds_per_token_ += weight * (seconds - seconds_per_token_);
 }
 
 std::optional<double> Request::seconds_per_token() const {
-  constexpr size_t kEnough = 4;
-  if (n_answer() <= kEnough) return std::nullopt;
+  if (n_answer() <= policy::kPaceTokens) return std::nullopt;
   return seconds_per_token_;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/means.h"
+#include "engine/policy.h"
 #include "engine/stage_clock.h"
 #include "source/fusion.h"
 #include "tree/residency.h"
@@ -63,14 +64,12 @@ class Trust {
  public:
   // `expected`: the probability that one of these guesses comes, as their source said; whether one came.
   void learn(double expected, bool came) {
-    constexpr double kNewest = 1.0 / 32;  // of the running sums
-    expected_ += expected - kNewest * expected_;
-    came_ += (came ? 1.0 : 0.0) - kNewest * came_;
+    expected_ += expected - policy::kNewestGuess * expected_;
+    came_ += (came ? 1.0 : 0.0) - policy::kNewestGuess * came_;
   }
   // At most 1; `before` is what is believed as long as little was seen.
   double share(double before) const {
-    constexpr double kWeight = 2.0;  // of it, in guesses
-    return std::min(1.0, (came_ + kWeight * before) / (expected_ + kWeight));
+    return std::min(1.0, (came_ + policy::kTrustBefore * before) / (expected_ + policy::kTrustBefore));
   }
 
  private:

@@ -5,18 +5,12 @@
 #include <set>
 
 #include "engine/head_feed.h"
+#include "engine/policy.h"
 #include "engine/shares.h"
 
 namespace sluice {
 
 namespace {
-
-// Of a batch's rows at least such a part is for prompts as long as there are any.
-constexpr size_t kPromptPart = 4;
-// A prompt enters at least so many rows at a time: attention takes them together.
-constexpr size_t kPromptQuantum = 16;
-// What is so much less likely (a log) than the last guess that found room in a batch will find none in the next.
-constexpr double kLikelyToChange = -0.1;
 
 bool is_root(const Planned& row) { return row.request->speculation.tree.root().id == row.node; }
 
@@ -101,7 +95,7 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
                                                const Room& room, const Price& price, double& saved) {
   const size_t budget = this->budget(room);
   const size_t prompts = std::min(prompt_rows(requests), static_cast<size_t>(options_.prompt_chunk));
-  const size_t for_prompts = std::min({prompts, std::max<size_t>(1, budget / kPromptPart), budget});
+  const size_t for_prompts = std::min({prompts, std::max<size_t>(1, budget / policy::kPromptPart), budget});
   const Request* first_short = nullptr;
   std::vector<Planned> rows, guesses;
   std::vector<bool> left_out(requests.size());
@@ -122,7 +116,7 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
   for (const Planned& guess : guesses) chances.push_back(std::exp(guess.worth));
   const size_t anyway = rows.size() + std::min(prompts, budget - rows.size());
   const size_t enter = price.worthwhile(anyway, chances);
-  bar_ = 0 < enter && enter < guesses.size() ? guesses[enter - 1].worth + kLikelyToChange : kNoBar;
+  bar_ = 0 < enter && enter < guesses.size() ? guesses[enter - 1].worth + policy::kLikelyToChange : kNoBar;
   guesses.resize(enter);
   saved = price.saved(anyway, std::span(chances).first(guesses.size()));
   // What is promised may still be taken by guesses that entered before the promise: then it must wait for them to die.
@@ -133,10 +127,10 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
 
   std::vector<size_t> wants;
   for (const Request* request : requests) wants.push_back(request->prompt_rows_left(kTarget));
-  const auto chunks = shares(wants, std::min(prompts, budget - rows.size()), kPromptQuantum);
+  const auto chunks = shares(wants, std::min(prompts, budget - rows.size()), policy::kPromptQuantum);
   for (size_t i = 0; i < requests.size(); ++i) {
     rows.insert(rows.end(), chunks[i], Planned{.request = requests[i], .turn = static_cast<uint32_t>(i)});
-    if (first_short == nullptr && chunks[i] < std::min(wants[i], kPromptQuantum)) first_short = requests[i];
+    if (first_short == nullptr && chunks[i] < std::min(wants[i], policy::kPromptQuantum)) first_short = requests[i];
   }
   // Whoever lacked something is served first next time; else everybody in turn.
   if (first_short != nullptr)
@@ -149,7 +143,6 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
 
 std::vector<Planned> Scheduler::compose_draft(std::vector<Question> asked, std::span<Request* const> requests,
                                               ModelId model, const Room& room, const Price& price) {
-  constexpr size_t kWorthAPass = 16, kBacklog = 256;
   const size_t budget = this->budget(room);
   std::vector<Planned> rows;
   std::set<const Request*> asking, ready;  // ready: all that is committed is there or comes now
@@ -161,13 +154,14 @@ std::vector<Planned> Scheduler::compose_draft(std::vector<Question> asked, std::
       // A head takes what has come of the target's states, so that they need not be kept.
       want = room.head ? room.head->rows_at_hand(*request, request->residency(model).committed.size())
                        : request->prompt_rows_left(model);
-      if (!request->method.traits.speculates && (!room.head || want < kBacklog)) want = 0;
+      if (!request->method.traits.speculates && (!room.head || want < policy::kBacklog)) want = 0;
       // A few committed tokens cost next to nothing beside a question, but a pass of their own without one.
-      if (want < kWorthAPass && !asking.contains(request)) want = 0;
+      if (want < policy::kWorthAPass && !asking.contains(request)) want = 0;
     }
     wants.push_back(want);
   }
-  const auto chunks = shares(wants, std::min(budget, static_cast<size_t>(options_.prompt_chunk)), kPromptQuantum);
+  const auto chunks =
+      shares(wants, std::min(budget, static_cast<size_t>(options_.prompt_chunk)), policy::kPromptQuantum);
   for (size_t i = 0; i < requests.size(); ++i) {
     rows.insert(rows.end(), chunks[i], Planned{.request = requests[i], .turn = static_cast<uint32_t>(i)});
     const bool serves = requests[i]->method.traits.speculates && requests[i]->source_of(model);

@@ -8,6 +8,7 @@
 
 #include "engine/drafting.h"
 #include "engine/planned.h"
+#include "engine/policy.h"
 #include "engine/price.h"
 #include "engine/request.h"
 #include "engine/room.h"
@@ -29,8 +30,8 @@ struct Plans {
 class Scheduler {
  public:
   struct Options {
-    int32_t row_budget = 256;    // rows in a batch
-    int32_t prompt_chunk = 128;  // of them at most so many prompt rows
+    int32_t row_budget = kMostRows;               // rows in a batch
+    int32_t prompt_chunk = policy::kPromptChunk;  // of them at most so many prompt rows
   };
   explicit Scheduler(Options options) : options_(options) {}
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/policy.h"
+
 namespace sluice {
 
 struct StageClock {
@@ -14,8 +16,7 @@ struct StageClock {
   void worked(double seconds, bool on_rows) {
     busy += seconds;
     if (!on_rows) return;
-    constexpr double kNewest = 1.0 / 8;
-    lately += std::max(kNewest, 1.0 / static_cast<double>(++batches)) * (seconds - lately);
+    lately += std::max(policy::kNewestPass, 1.0 / static_cast<double>(++batches)) * (seconds - lately);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "engine/policy.h"
 
 namespace sluice {
 
@@ -47,9 +48,8 @@ size_t Traffic::depth() const {
   }
   const bool unknown = std::any_of(stages_.begin(), stages_.end(), [](const StageClock& s) { return s.batches == 0; });
   if (unknown || !std::isfinite(links_) || slowest <= 0) return std::numeric_limits<size_t>::max();
-  constexpr double kIdle = 0.1;  // of a pass, for which the slowest stage may rather wait
   constexpr double kMost = 1e6;
-  return static_cast<size_t>(std::clamp(std::ceil((all + links_) / slowest - kIdle), 1.0, kMost));
+  return static_cast<size_t>(std::clamp(std::ceil((all + links_) / slowest - policy::kMayIdle), 1.0, kMost));
 }
 
 }  // namespace sluice

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "method/policy.h"
+
 namespace sluice {
 
 Chain grow_chain(TokenTree& tree, NodeId from, int32_t length, int32_t last_position, double p_min) {
@@ -20,7 +22,7 @@ Chain grow_chain(TokenTree& tree, NodeId from, int32_t length, int32_t last_posi
     const auto [token, probability] = tip.candidates.front();
     const auto known = tree.child(tip.id, token);
     const bool free = known ? tree.node(*known).free : !tip.drafted;
-    const bool worth = tip.log_path - begin + std::log(probability) > kLeastFree;
+    const bool worth = tip.log_path - begin + std::log(probability) > policy::kLeastFree;
     if (free ? !worth : left == 0 || !sure(tip)) return end(tip);
     if (free) {
       ++n_free;

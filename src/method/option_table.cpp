@@ -3,19 +3,22 @@
 #include <algorithm>
 
 #include "method/methods.h"
+#include "tree/token_tree.h"
+#include "wire/batch.h"
 
 namespace sluice {
 
 namespace {
 
 constexpr Condition kRejects = {"--verify", "reject"};
+constexpr int32_t kMostNodes = kMostRows - 1;  // of a tree: with the root they fit into a batch
 
 std::vector<MethodOption> make_table() {
   const std::vector<std::string> all = speculating_methods();
   using O = MethodOptions;
   return {
       {"--width",
-       WholeNumber{&O::width, 1, 256},
+       WholeNumber{&O::width, 1, kMostRows},
        {{{"spd", "ppsd", "specpipe", "surge"}}},
        "Nodes a level of the token tree"},
       {"--levels",
@@ -26,7 +29,7 @@ std::vector<MethodOption> make_table() {
        WholeNumber{&O::group, 1, 256},
        {{{"specpipe"}}},
        "Stages that share a level, which enters in so many parts, for specpipe in long pipelines"},
-      {"--children", WholeNumber{&O::children, 1, 64}, {{all}}, "Candidates a node of the tree"},
+      {"--children", WholeNumber{&O::children, 1, TokenTree::kMaxCandidates}, {{all}}, "Candidates a node of the tree"},
       {"--depth",
        WholeNumber{&O::depth, 1, 64},
        {{{"sd", "eagle3", "p-eagle", "ssd"}}, {{"specinfer"}, {"--tree-nodes"}}, {{"surge"}, {"--head"}}},
@@ -36,11 +39,11 @@ std::vector<MethodOption> make_table() {
        {{{"specinfer"}, {.option = "--tree-nodes", .given = false}}},
        "Children of a node of a static tree, by level"},
       {"--tree-nodes",
-       WholeNumber{&O::tree_nodes, 1, 255},
+       WholeNumber{&O::tree_nodes, 1, kMostNodes},
        {{{"specinfer", "eagle3"}}},
        "Instead: the best tree of so many nodes, --depth levels deep"},
       {"--draft-rows",
-       WholeNumber{&O::draft_rows, 0, 256},
+       WholeNumber{&O::draft_rows, 0, kMostRows},
        {{{"surge"}}},
        "Nodes that a draft model expands at a time, for surge; 0: as many as pay"},
       {"--draft-p-min",
@@ -69,14 +72,13 @@ std::vector<MethodOption> make_table() {
        "C of SAGUARO sampling for ssd under rule reject: 1 is off; auto takes what promises most tokens a "
        "second of the verifications so far"},
       {"--saguaro-tokens",
-       WholeNumber{&O::saguaro_tokens, 0, 64},
+       WholeNumber{&O::saguaro_tokens, 0, TokenTree::kMaxCandidates},
        {{{"ssd"}, {"--saguaro"}}},
        "F of it: the likeliest tokens that count C times; 0: as many as are drafted for"},
   };
 }
 
 Status check_tree(const std::vector<int32_t>& branching) {
-  constexpr int64_t kMostNodes = 255;  // with the root they fit into a batch
   int64_t level = 1, nodes = 0;
   for (const int32_t children : branching) {
     nodes += level *= children;

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "method/policy.h"
+
 namespace sluice {
 
 NodeId PipeSpec::tip(const TokenTree& tree, size_t stage) const {
@@ -35,7 +37,7 @@ bool PipeSpec::step(TokenTree& tree, size_t stage, int32_t last_position) {
   const NodeId end = tip(tree, stage);
   const auto choice = choices_[stage].find(end);
   if (choice == choices_[stage].end() || choice->second.token == kNoToken) return false;
-  if (tree.node(end).position >= last_position || cascade_.output(stage).size() >= kFurthest) return false;
+  if (tree.node(end).position >= last_position || cascade_.output(stage).size() >= policy::kFurthestAhead) return false;
   const auto known = tree.child(end, choice->second.token);
   const NodeId next = known ? *known : tree.append(end, choice->second.token, 1.0f);
   cascade_.worked(stage, {&next, 1});
@@ -45,8 +47,8 @@ bool PipeSpec::step(TokenTree& tree, size_t stage, int32_t last_position) {
 // Whether the stage will produce more without anybody's verdict.
 bool PipeSpec::goes_on(const Speculation& speculation, size_t stage) const {
   const NodeId end = tip(speculation.tree, stage);
-  return speculation.tree.node(end).position < speculation.last_position && cascade_.output(stage).size() < kFurthest &&
-         !choices_[stage].contains(end);
+  return speculation.tree.node(end).position < speculation.last_position &&
+         cascade_.output(stage).size() < policy::kFurthestAhead && !choices_[stage].contains(end);
 }
 
 // Whether it is time to verify what the stage has put out after the node `end`. A pass cannot be stopped: one that
@@ -60,7 +62,7 @@ bool PipeSpec::suffices(const Speculation& speculation, NodeId end, std::span<co
     const auto choice = choices_[stage].find(std::exchange(end, node));
     all_right *= choice == choices_[stage].end() ? 0.0 : choice->second.probability;
   }
-  return all_right < kCertain;
+  return all_right < policy::kDoubt;
 }
 
 void PipeSpec::begin(const Speculation& speculation) {

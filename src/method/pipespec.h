@@ -22,11 +22,6 @@ class PipeSpec final : public Method {
                std::shared_ptr<const Draws> draws) override;
 
  private:
-  // Nobody runs further ahead of the target than this.
-  static constexpr size_t kFurthest = 64;
-  // kWaitForDoubt: a path less likely than this is doubtful.
-  static constexpr double kCertain = 0.9;
-
   void begin(const Speculation& speculation);
   void settle(const TokenTree& tree);
   void advance(TokenTree& tree, int32_t last_position);

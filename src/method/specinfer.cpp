@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "method/likeliest.h"
+#include "method/policy.h"
 
 namespace sluice {
 
@@ -20,7 +21,7 @@ std::vector<NodeId> SpecInfer::grow_static(TokenTree& tree, int32_t levels, int3
   std::vector<NodeId> undrafted, level = {tree.root().id};
   for (int32_t depth = 0; !level.empty(); ++depth) {
     members.insert(members.end(), level.begin(), level.end());
-    if (depth == levels || members.size() > kFarEnough) break;
+    if (depth == levels || members.size() > policy::kPreparedNodes) break;
     std::vector<NodeId> next;
     for (const NodeId id : level) {
       if (tree.node(id).position >= last_position) continue;
@@ -63,7 +64,7 @@ Proposal SpecInfer::propose(Speculation& speculation, const Idle& idle) {
       const int32_t deepest = std::min(speculation.last_position, tree.root().position + 2 * depth_ + 1);
       for (const NodeId id : likeliest(
                tree, [&](const TokenTree::Node& n) { return !n.drafted && n.position < deepest; },
-               static_cast<size_t>(nodes_), -9.0, deepest - 1))
+               static_cast<size_t>(nodes_), policy::kUnlikely, deepest - 1))
         undrafted.push_back(id);
     }
   } else {

@@ -18,9 +18,6 @@ class SpecInfer final : public Method {
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
  private:
-  // What is prepared for the next tree ends where it has become so many nodes: every leaf is the root of another one.
-  static constexpr size_t kFarEnough = 1024;
-
   std::vector<NodeId> grow_static(TokenTree& tree, int32_t levels, int32_t last_position, std::vector<NodeId>& members);
   std::vector<NodeId> grow_best(TokenTree& tree, int32_t last_position, std::vector<NodeId>& members);
   int32_t children_at(int32_t depth) const;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "method/chain.h"
+#include "method/policy.h"
 #include "theory/theory.h"
 
 namespace sluice {
@@ -38,7 +39,7 @@ Proposal Ssd::begin_round(Speculation& speculation, const Idle& idle) {
 // Who drafts after a miss.
 bool Ssd::falls_back_on_ngrams(const Speculation& speculation, const Idle& idle) const {
   if (speculation.n_sources < 2) return false;
-  return fallback_ == Fallback::kNgram || (fallback_ == Fallback::kAuto && idle.n_requests > kFew);
+  return fallback_ == Fallback::kNgram || (fallback_ == Fallback::kAuto && idle.n_requests > policy::kFewRequests);
 }
 
 // The source of a chain that is not there yet. A foreseen one is only late.
@@ -167,17 +168,17 @@ std::map<std::string, std::vector<double>> Ssd::figures() const {
 
 // F for the round that begins: of all that B allows, what misses least if the next rounds are like those so far.
 std::vector<int> Ssd::fan_out() const {
-  int64_t accepted = 8, ended = 2;  // as if ten tokens had been seen, until more have
+  int64_t accepted = policy::kAcceptedBefore, ended = policy::kTokensBefore - policy::kAcceptedBefore;
   for (size_t k = 0; k < outcomes_.size(); ++k) {
     accepted += static_cast<int64_t>(k) * outcomes_[k].rounds;
     if (static_cast<int32_t>(k) < length_) ended += outcomes_[k].rounds;
   }
   std::vector<std::pair<double, double>> measured;
   for (const auto& [fan, counts] : misses_)
-    if (fan > 0 && counts.first >= 10)
+    if (fan > 0 && counts.first >= policy::kTellingTries)
       measured.emplace_back(fan, static_cast<double>(counts.second) / static_cast<double>(counts.first));
   const double acceptance = static_cast<double>(accepted) / static_cast<double>(accepted + ended);
-  const PowerLaw law = fit_power_law(measured).value_or(PowerLaw{.scale = 0.5, .exponent = 1.0});
+  const PowerLaw law = fit_power_law(measured).value_or(policy::kMissesBefore);
   return best_fanout(accepted_length_distribution(acceptance, length_), law, budget_);
 }
 

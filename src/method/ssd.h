@@ -30,7 +30,6 @@ class Ssd final : public Method {
         odds_(kBends.size()) {
     if (bend_.odds) bend_.c = 1.0;
   }
-  static constexpr size_t kFew = 4;  // requests for which a miss waits for the draft model
   // F: as many as will be drafted for behind the token. C: as asked for, or what has promised most tokens a second.
   Bend bend(const TokenTree& tree, NodeId node) const override;
   void learn(std::span<const BendOdds> odds) override;

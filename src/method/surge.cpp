@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "method/likeliest.h"
+#include "method/policy.h"
 
 namespace sluice {
 
@@ -13,15 +14,15 @@ Proposal Surge::propose(Speculation& speculation, const Idle& idle) {
   if (idle.first_stage) {
     const auto waits = [&](const TokenTree::Node& node) { return !speculation.target.entered(node.id); };
     proposal.enter = likeliest(tree, waits, std::min(static_cast<size_t>(rows_), idle.rows),
-                               std::max(kFloor, idle.floor), speculation.last_position);
+                               std::max(policy::kUnlikely, idle.floor), speculation.last_position);
   }
   if (idle.answers_at_once()) {  // then only what is about to enter needs a guess, and not before all of it has one
     for (const NodeId node : proposal.enter)
       if (undrafted(tree.node(node))) proposal.expand.push_back({node});
     if (!proposal.expand.empty()) proposal.enter.clear();
   } else if (idle.source()) {
-    const int32_t most = draft_rows_ > 0 ? draft_rows_ : kMostDraftRows;
-    auto asks = likeliest(tree, undrafted, static_cast<size_t>(most), kFloor, speculation.last_position - 1);
+    const int32_t most = draft_rows_ > 0 ? draft_rows_ : policy::kMostDraftRows;
+    auto asks = likeliest(tree, undrafted, static_cast<size_t>(most), policy::kUnlikely, speculation.last_position - 1);
     proposal.as_pays = draft_rows_ == 0;
     for (const NodeId node : asks) proposal.expand.push_back({node});
   }

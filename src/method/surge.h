@@ -17,10 +17,6 @@ class Surge final : public Method {
   Proposal propose(Speculation& speculation, const Idle& idle) override;
 
  private:
-  // A path less likely than this is not worth a row.
-  static constexpr double kFloor = -9.0;
-  static constexpr int32_t kMostDraftRows = 32;
-
   int32_t rows_;        // that enter in a step at most
   int32_t draft_rows_;  // nodes the source guesses for at a time; 0: as many as pay
 };

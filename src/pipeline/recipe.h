@@ -19,7 +19,7 @@ struct PipelineOptions {
   std::vector<LayerRange> cuts;
   KvType kv = KvType::kF16;
   int32_t n_cells = 0;
-  int32_t max_rows = 256;
+  int32_t max_rows = kMostRows;
   int32_t threads = 1;  // a stage
   // Lazy if there is a memo. Several models may share one.
   std::shared_ptr<Memo> memo;

@@ -2,6 +2,8 @@
 
 #include <span>
 
+#include "session/policy.h"
+
 namespace sluice {
 
 namespace {
@@ -13,7 +15,7 @@ std::optional<AutoTrial::Purpose> trial_for(const SessionOptions& options) {
   const RequestSpec& request = options.request;
   if (request.method == kAutoMethod) return AutoTrial::Purpose::kChoose;
   const bool comparable = request.method != "ar" && options.same_tokens() && !options.simulated() && !options.trace &&
-                          request.max_tokens >= AutoTrial::kWorthwhile;
+                          request.max_tokens >= policy::kWorthATrial;
   if (!comparable) return std::nullopt;
   return AutoTrial::Purpose::kCompare;
 }

@@ -1,5 +1,7 @@
 #include "session/auto_trial.h"
 
+#include "session/policy.h"
+
 namespace sluice {
 
 void AutoTrial::count(int64_t tokens, double now) {
@@ -15,21 +17,21 @@ void AutoTrial::count(int64_t tokens, double now) {
 bool AutoTrial::turn_is_over(int64_t tokens) const {
   const int64_t length = tokens - turn_begin_;
   if (settled_) return false;
-  const bool tells = purpose_ == Purpose::kCompare && on_plain_ && length >= kWindow / 2;
+  const bool tells = purpose_ == Purpose::kCompare && on_plain_ && length >= policy::kTurn / 2;
   return length >= turn_length_ || (tells && !prefers_plain());
 }
 
 std::optional<std::string> AutoTrial::observe(int64_t tokens, double now) {
-  if (tokens == counted_ || tokens - turn_begin_ < kWarmUp) return std::nullopt;
+  if (tokens == counted_ || tokens - turn_begin_ < policy::kWarmUp) return std::nullopt;
   count(tokens, now);
   if (!turn_is_over(tokens)) return std::nullopt;
 
   const bool first_round = plain_.tokens == 0 || speculative_.tokens == 0;
   settled_ = purpose_ == Purpose::kCompare && !first_round;
-  const bool choose = turn_length_ == kWindow && !settled_;
+  const bool choose = turn_length_ == policy::kTurn && !settled_;
   const bool to_plain = first_round || !choose ? !on_plain_ : prefers_plain();
   // After a trial the winner goes on for a period; then the loser is tried again.
-  turn_length_ = first_round || turn_length_ > kWindow ? kWindow : kPeriod;
+  turn_length_ = first_round || turn_length_ > policy::kTurn ? policy::kTurn : policy::kPeriod;
   turn_begin_ = tokens;
   if (to_plain == on_plain_) return std::nullopt;
   on_plain_ = to_plain;

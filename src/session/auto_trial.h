@@ -1,24 +1,18 @@
 // Method `auto` until a planner chooses: the speculative method and plain decoding take turns on the running request,
-// and the faster one goes on. A method that was named goes on whatever comes out, but one turn of plain decoding shows
-// what it is worth. Exactness makes a switch invisible in the text.
+// and the faster one goes on (how long: session/policy.h). A method that was named goes on whatever comes out, but one
+// turn of plain decoding shows what it is worth. Exactness makes a switch invisible in the text.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "session/policy.h"
+
 namespace sluice {
 
 class AutoTrial {
  public:
-  // A turn is `kWindow` tokens, the first `kWarmUp` of which (the pipeline fills) don't count; the loser gets another
-  // turn every `kPeriod` tokens, since a text may become easier to guess.
-  static constexpr int64_t kWindow = 16, kWarmUp = 4, kPeriod = 128;
-  // In an answer that may get so long there is something to be learnt about a method that was named.
-  static constexpr int64_t kWorthwhile = 3 * kWindow;
-  // A method is clearly slower if plain decoding is so many times as fast: one turn is a rough measurement.
-  static constexpr double kClearly = 1.25;
-
   // To choose the faster one; or to compare: plain decoding gets one turn, half of one where it is no faster.
   enum class Purpose : uint8_t { kChoose, kCompare };
 
@@ -35,7 +29,7 @@ class AutoTrial {
   // Whether plain decoding turned out no slower.
   bool prefers_plain() const { return plain_rate() >= speculative_rate(); }
   // When comparing: whether plain decoding, its turn over, turned out clearly faster.
-  bool clearly_slower() const { return settled_ && plain_rate() > kClearly * speculative_rate(); }
+  bool clearly_slower() const { return settled_ && plain_rate() > policy::kClearly * speculative_rate(); }
   Purpose purpose() const { return purpose_; }
   const std::string& method() const { return method_; }
 
@@ -54,7 +48,7 @@ class AutoTrial {
   bool settled_ = false;    // compared, and no more turns
   bool on_plain_ = false;   // whose turn it is; speculation begins
   int64_t turn_begin_ = 0;  // tokens when the turn began
-  int64_t turn_length_ = kWindow;
+  int64_t turn_length_ = policy::kTurn;
   int64_t counted_ = 0;     // tokens counted so far
   double counted_at_ = -1;  // their time; negative: nothing yet in this turn
 };

@@ -10,10 +10,8 @@
 
 namespace sluice {
 
-inline constexpr size_t kLongestCorpus = size_t{32} << 20;  // bytes; they are sorted in some ten seconds
-
 // Reads plain text and makes it what n-grams can use. Errors (kInput) name the file: it can't be read, is empty, longer
-// than kLongestCorpus, or not UTF-8.
+// than policy::kLongestCorpus, or not UTF-8.
 Result<std::shared_ptr<const KnownText>> read_corpus(const std::string& path, const Tokenizer& tokenizer);
 
 }  // namespace sluice

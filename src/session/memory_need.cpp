@@ -8,6 +8,7 @@
 #include "base/machine_memory.h"
 #include "engine/scheduler.h"
 #include "session/cuts.h"
+#include "session/policy.h"
 
 namespace sluice {
 
@@ -18,7 +19,9 @@ constexpr int64_t kMostCells = std::numeric_limits<int32_t>::max() - 65536;
 
 }  // namespace
 
-int32_t default_context(const HyperParameters& hparams) { return std::min(8192, hparams.context_length); }
+int32_t default_context(const HyperParameters& hparams) {
+  return std::min(policy::kDefaultContext, hparams.context_length);
+}
 
 int64_t cells_of_request(int32_t context, int32_t n_stages, const MethodOptions& method) {
   const int64_t budget = Scheduler::Options().row_budget;
@@ -34,7 +37,7 @@ int64_t bytes_of_cell(const HyperParameters& h, KvType kv, int32_t n_stages) {
 }
 
 Status MemoryNeed::check(int32_t n_requests) const {
-  const int64_t most = std::min(kMostCells, machine_memory() / bytes) - kDraftedAhead;
+  const int64_t most = std::min(kMostCells, machine_memory() / bytes) - policy::kDraftedAhead;
   const int64_t needed = n_requests * cells;
   if (needed <= most) return {};
   const bool several = n_requests > 1;
@@ -42,7 +45,7 @@ Status MemoryNeed::check(int32_t n_requests) const {
   if (several) text += " with --concurrency " + std::to_string(n_requests);
   const int64_t gib = ((needed * bytes) >> 30) + 1, less = most / n_requests - (cells - context);
   text += " needs a KV cache of " + std::to_string(needed) + " cells, " + std::to_string(gib) + " GiB; there may be " +
-          std::to_string(kMostCells - kDraftedAhead) + " cells, and this machine has " +
+          std::to_string(kMostCells - policy::kDraftedAhead) + " cells, and this machine has " +
           std::to_string(machine_memory() >> 30) + " GiB";
   if (less >= 2) text += ": give --context " + std::to_string(less) + " at most";
   if (several && most >= cells)

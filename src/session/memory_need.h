@@ -12,9 +12,6 @@
 
 namespace sluice {
 
-// Drafting runs ahead of what enters the target: a draft model has so many cells more.
-inline constexpr int32_t kDraftedAhead = 1024;
-
 // The context that a model gets unless another is asked for, in tokens.
 int32_t default_context(const HyperParameters& hparams);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "method/option_table.h"
+#include "session/policy.h"
 #include "source/make_source.h"
 
 namespace sluice {
@@ -27,10 +28,9 @@ Status check(const SessionOptions& options) {
   SLUICE_TRY_STATUS(check(options.request.method_options));
   if (!options.heads.empty() && options.lazy())
     return input_error("--compute lazy computes no hidden states, which --head reads: leave it out");
-  constexpr size_t kMostDrafts = 8;
-  if (options.drafts.size() > kMostDrafts)
+  if (options.drafts.size() > policy::kMostDrafts)
     return input_error("--draft was given " + std::to_string(options.drafts.size()) +
-                       " times; a hierarchy has at most " + std::to_string(kMostDrafts) + " draft models");
+                       " times; a hierarchy has at most " + std::to_string(policy::kMostDrafts) + " draft models");
   return check_sources(options);
 }
 

@@ -43,7 +43,7 @@ struct SessionOptions {
   std::string profile;  // empty: `uniform` when simulated, else not paced
   Compute compute = Compute::kFull;
   std::string memo;     // a file that keeps what lazy runs computed; empty: none
-  int32_t context = 0;  // 0: the model's, at most 8192
+  int32_t context = 0;  // 0: the model's, at most policy::kDefaultContext
   KvType kv = KvType::kF16;
   int32_t threads = 0;  // a stage; 0: the machine's cores shared by the stages
   bool raw = false;     // prompts are plain text, no messages

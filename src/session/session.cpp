@@ -14,6 +14,7 @@
 #include "session/corpus_file.h"
 #include "session/cuts.h"
 #include "session/installation.h"
+#include "session/policy.h"
 
 namespace sluice {
 
@@ -138,8 +139,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
   engine.n_cells = static_cast<int32_t>(n_requests * need.cells);
   engine.corpus = corpus_;
   engine.trace = options_.trace;
-  // Short enough to fill the pipeline, long enough to use wide products well.
-  engine.scheduler.prompt_chunk = options_.stages == 1 ? 256 : 64;
+  engine.scheduler.prompt_chunk = options_.stages == 1 ? policy::kPromptRowsAlone : policy::kPromptRowsPiped;
   Parts parts{.model = model_.get(),
               .tokenizer = tokenizer_.get(),
               .drafts = {},
@@ -150,7 +150,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
               .memo = memo_,
               .kv = options_.kv,
               .threads = options_.threads,
-              .n_draft_cells = engine.n_cells + kDraftedAhead,
+              .n_draft_cells = engine.n_cells + policy::kDraftedAhead,
               .candidates = options_.request.method_options.children,
               .draft_vocab = options_.draft_vocab,
               .head_guesses = options_.request.method_options.depth,

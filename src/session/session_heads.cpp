@@ -4,6 +4,7 @@
 
 #include "session/auto_method.h"
 #include "session/installation.h"
+#include "session/policy.h"
 #include "session/session.h"
 #include "session/shipped_heads.h"
 
@@ -65,7 +66,6 @@ Result<bool> Session::take_shipped_head(const std::string& method) {
 
 // The heads that the methods need and were not given. EAGLE-3's, taken by `auto`, drafts no further than it is sure of.
 Status Session::take_shipped_heads() {
-  constexpr double kSure = 0.5;
   for (const std::string& name : compared_)
     if (head_kind(name) && head_for(name) == nullptr) SLUICE_TRY_STATUS(take_shipped_head(name));
   if (!compared_.empty() || !options_.heads.empty()) return {};
@@ -74,7 +74,7 @@ Status Session::take_shipped_heads() {
   if (!kind) return {};
   SLUICE_TRY(const bool taken, take_shipped_head(method_of(*kind)));
   double& p_min = options_.request.method_options.draft_p_min;
-  if (taken && kind == HeadKind::kEagle3 && p_min == 0) p_min = kSure;
+  if (taken && kind == HeadKind::kEagle3 && p_min == 0) p_min = policy::kSureChain;
   return {};
 }
 

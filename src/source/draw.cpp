@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/math.h"
+#include "source/policy.h"
 
 namespace sluice {
 
@@ -50,18 +51,13 @@ Draws draw_candidates(std::vector<Candidate> q, const Bend& by, const DrawSite& 
 
 namespace {
 
-// Given that none before it was accepted, a drawn token is accepted with about a + (1 - a) q. With the heads that come
-// with the program the first is accepted in 20 % of the cases where q is below 0.05, in 23 % around 0.1, 42 % around
-// 0.3 and 66 % above 0.5; between 0.2 and 0.4, a makes no difference to the length of what is accepted.
-constexpr double kAcceptedAnyhow = 0.3;
-
 // Of the first `n_drawn` candidates, which were drawn in this order, and of the others, which share what is left.
 void expect_acceptance(std::vector<Candidate>& candidates, size_t n_drawn) {
   double left = 1.0, q_left = 1.0;  // nothing was accepted so far; what q gives to those that come
   float most = 1.0f;                // candidates are ranked
   for (size_t i = 0; i < candidates.size(); ++i) {
     const double q = candidates[i].probability, share = std::min(1.0, q / std::max(q_left, 1e-6));
-    const double taken = i < n_drawn ? kAcceptedAnyhow + (1.0 - kAcceptedAnyhow) * share : share;
+    const double taken = i < n_drawn ? policy::kAcceptedAnyhow + (1.0 - policy::kAcceptedAnyhow) * share : share;
     most = std::min(most, static_cast<float>(left * taken));
     candidates[i].probability = most;
     if (i >= n_drawn) continue;

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "source/policy.h"
+
 namespace sluice {
 
 namespace {
-
-// Of what its source leaves to all tokens that it doesn't mention, the part that one of them gets.
-constexpr double kShare = 1e-3;
 
 double log_odds(double p) {
   constexpr double kEdge = 1e-9;
@@ -26,10 +25,9 @@ double sum(const std::vector<Candidate>& candidates) {
 
 // The surer a source is, the more it may count before it has been put to the test, but never much.
 Fusion::Trust Fusion::initial_trust() {
-  constexpr double kMost = 0.1;
   Trust trust{};
   for (size_t set = 0; set < kSets; ++set) {
-    const double weight = kMost * static_cast<double>(set) / static_cast<double>(kSets - 1);
+    const double weight = policy::kUntested * static_cast<double>(set) / static_cast<double>(kSets - 1);
     trust[kMain][set] = {0.0, 1.0};
     trust[kDiffers][set] = trust[kAgrees][set] = {0.0, weight};
   }
@@ -43,16 +41,16 @@ Fusion::Said Fusion::merge(std::span<const std::vector<Candidate>> said) {
   for (size_t source = 0; source < said.size(); ++source) {
     const auto& candidates = said[source];
     const bool main = merged.voices.empty();
-    if (candidates.empty() || (!main && candidates.front().probability <= kLeast)) continue;
-    const auto above =
-        std::upper_bound(kSureness.begin(), kSureness.end(), static_cast<double>(candidates.front().probability));
+    if (candidates.empty() || (!main && candidates.front().probability <= policy::kLeastMentioned)) continue;
+    const auto above = std::upper_bound(policy::kSureness.begin(), policy::kSureness.end(),
+                                        static_cast<double>(candidates.front().probability));
     const bool agrees = !main && candidates.front().token == merged.opinions.front().token;
     const Role role = main ? kMain : agrees ? kAgrees : kDiffers;
-    merged.voices.push_back({source, role, static_cast<size_t>(above - kSureness.begin())});
-    if (main) unmentioned = log_odds(kShare * (1.0 - sum(candidates)));
+    merged.voices.push_back({source, role, static_cast<size_t>(above - policy::kSureness.begin())});
+    if (main) unmentioned = log_odds(policy::kUnmentioned * (1.0 - sum(candidates)));
     for (Opinion& o : merged.opinions) o.features.push_back(0.0);
     for (const Candidate& c : candidates) {
-      if (!main && c.probability <= kLeast) break;  // they are ranked
+      if (!main && c.probability <= policy::kLeastMentioned) break;  // they are ranked
       auto o = std::find_if(merged.opinions.begin(), merged.opinions.end(),
                             [&](const Opinion& known) { return known.token == c.token; });
       if (o == merged.opinions.end()) {
@@ -60,7 +58,7 @@ Fusion::Said Fusion::merge(std::span<const std::vector<Candidate>> said) {
         o = merged.opinions.end() - 1;
         o->features.front() = unmentioned;
       }
-      o->features.back() = log_odds(c.probability) - (main ? 0.0 : log_odds(kLeast));
+      o->features.back() = log_odds(c.probability) - (main ? 0.0 : log_odds(policy::kLeastMentioned));
     }
   }
   return merged;
@@ -94,8 +92,8 @@ void Fusion::learn(NodeId node, Token token) {
     const double error = (o.token == token ? 1.0 : 0.0) - o.fused;
     for (size_t i = 0; i < merged.voices.size(); ++i) {
       Weights& w = weights(merged.voices[i]);
-      w.bias += kRate * error;
-      w.weight += (merged.voices[i].role == kMain ? kMainRate : kRate) * error * o.features[i];
+      w.bias += policy::kRate * error;
+      w.weight += (merged.voices[i].role == kMain ? policy::kMainRate : policy::kRate) * error * o.features[i];
     }
   }
 }

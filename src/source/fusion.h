@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "source/policy.h"
 #include "wire/draws.h"
 
 namespace sluice {
@@ -17,16 +18,13 @@ namespace sluice {
 // Logistic mixing (Mahoney, "Adaptive weighing of context models for lossless data compression", 2005) around the main
 // source, the first that speaks of the node. It gives a candidate p_0 and the others p_i, and fused it has
 //   1 / (1 + exp(-x)),  x = b_0 + w_0 ln(p_0 / (1 - p_0)) + sum_i (b_i + w_i f_i).
-// f_i = ln(p_i / (1 - p_i)) - ln(kLeast / (1 - kLeast)) is above 0 if the source mentions the candidate and 0 if not: a
-// source that is silent changes nothing, and before anything is learnt all b are 0, w_0 is 1 and the other w
-// small, so that the main source is believed. After the target has spoken, gradient descent on the coding cost moves b
-// and w, of which every source has a set for each degree of its sureness, apart for where its best candidate is the
-// main source's too.
+// f_i = ln(p_i / (1 - p_i)) - ln(m / (1 - m)), with m = policy::kLeastMentioned, is above 0 if the source mentions the
+// candidate and 0 if not: a source that is silent changes nothing, and before anything is learnt all b are 0, w_0 is 1
+// and the other w small, so that the main source is believed. After the target has spoken, gradient descent on the
+// coding cost moves b and w, of which every source has a set for each degree of its sureness, apart for where its best
+// candidate is the main source's too.
 class Fusion {
  public:
-  // What a source holds less likely than this it doesn't mention, unless it is the main one.
-  static constexpr double kLeast = 0.05;
-
   // said: a list for each source, the most trusted source first, always in the same order. The likeliest first, adding
   // up to at most 1. Remembered until learn() or forget().
   std::vector<Candidate> fuse(NodeId node, std::span<const std::vector<Candidate>> said);
@@ -37,9 +35,7 @@ class Fusion {
   void forget(std::span<const NodeId> nodes);
 
  private:
-  static constexpr double kRate = 0.05, kMainRate = 0.01;              // the latter of w_0, whose log odds reach far
-  static constexpr std::array kSureness = {0.3, 0.5, 0.7, 0.9, 0.99};  // of the first candidate: where a set begins
-  static constexpr size_t kSets = kSureness.size() + 1;
+  static constexpr size_t kSets = policy::kSureness.size() + 1;
 
   struct Weights {
     double bias, weight;

@@ -6,6 +6,7 @@
 
 #include "base/math.h"
 #include "base/random.h"
+#include "source/policy.h"
 #include "verify/sampler.h"
 
 namespace sluice {
@@ -87,15 +88,13 @@ std::vector<Candidate> guess(const TopLogits& top, const SamplingParams& samplin
                         .position = static_cast<uint32_t>(position),
                         .purpose = Purpose::kSample};
     for (Scored& s : scored) s.score += temperature * gumbel(site, static_cast<uint32_t>(s.token));
-    // The target's filters may keep what the draft's own would not: but none of that is the best guess.
-    constexpr double kFiltered = 3.0;  // logits
     const auto best = [](auto begin, auto end) {
       return std::max_element(begin, end, [](const Scored& a, const Scored& b) { return a.score < b.score; });
     };
     const auto filtered = scored.begin() + static_cast<ptrdiff_t>(kept);
     if (filtered != scored.end()) {
       const double above = best(filtered, scored.end())->score - best(scored.begin(), filtered)->score;
-      for (auto s = filtered; s != scored.end(); ++s) s->score -= std::max(0.0, above) + kFiltered;
+      for (auto s = filtered; s != scored.end(); ++s) s->score -= std::max(0.0, above) + policy::kFilteredBelow;
     }
     std::stable_sort(scored.begin(), scored.end(), [](const Scored& a, const Scored& b) { return a.score > b.score; });
     double sum = 0.0;

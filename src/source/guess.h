@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "tree/token_tree.h"
 #include "wire/draws.h"
 #include "wire/sampling.h"
 
@@ -13,7 +14,7 @@ namespace sluice {
 // What is kept of a row of logits: its kKept largest, the largest first (ties by id), and the log of the sum of all
 // exponentials.
 struct TopLogits {
-  static constexpr size_t kKept = 64;
+  static constexpr size_t kKept = TokenTree::kMaxCandidates;
   struct Entry {
     Token token = kNoToken;
     float logit = 0.0f;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "source/policy.h"
 
 namespace sluice {
 
@@ -16,7 +17,7 @@ KnownText::KnownText(std::vector<Token> text) : text_(std::move(text)) {
   const auto end = text_.end();
   std::sort(suffixes_.begin(), suffixes_.end(), [&](uint32_t a, uint32_t b) {
     const auto from_a = text_.begin() + a, from_b = text_.begin() + b;
-    const auto length = [&](auto from) { return std::min<ptrdiff_t>(kLongest + 1, end - from); };
+    const auto length = [&](auto from) { return std::min<ptrdiff_t>(policy::kLongestContext + 1, end - from); };
     const auto [at_a, at_b] = std::mismatch(from_a, from_a + length(from_a), from_b, from_b + length(from_b));
     const bool a_ends = at_a == from_a + length(from_a), b_ends = at_b == from_b + length(from_b);
     if (a_ends || b_ends) return a_ends != b_ends ? a_ends : a < b;
@@ -25,7 +26,8 @@ KnownText::KnownText(std::vector<Token> text) : text_(std::move(text)) {
 }
 
 std::vector<KnownText::Continuation> KnownText::after(std::span<const Token> context) const {
-  SLUICE_CHECK(!context.empty() && context.size() <= kLongest, "contexts of a corpus have 1 to kLongest tokens");
+  SLUICE_CHECK(!context.empty() && context.size() <= policy::kLongestContext,
+               "contexts of a corpus have 1 to policy::kLongestContext tokens");
   const auto of = [&](uint32_t at) {
     return std::span(text_).subspan(at, std::min(context.size(), text_.size() - at));
   };
@@ -39,7 +41,7 @@ std::vector<KnownText::Continuation> KnownText::after(std::span<const Token> con
   // The text's own end follows nothing; it is the shortest of those that begin with the context.
   if (first != last && *first + context.size() == text_.size()) ++first;
   const auto n = static_cast<size_t>(last - first);
-  const size_t taken = std::min(n, kMost);
+  const size_t taken = std::min(n, policy::kOccurrences);
   std::vector<Continuation> continuations;
   for (size_t i = 0; i < taken; ++i) {
     const Token token = text_[first[static_cast<ptrdiff_t>(i * n / taken)] + context.size()];

@@ -9,26 +9,24 @@
 
 namespace sluice {
 
-// The tokens of a text and the order of all its suffixes, by their first kLongest + 1 tokens, so that the places where
-// a context occurs lie side by side, sorted by what follows it. It takes 8 bytes a token.
+// The tokens of a text and the order of all its suffixes, by their first policy::kLongestContext + 1 tokens, so that
+// the places where a context occurs lie side by side, sorted by what follows it. It takes 8 bytes a token.
 //
 // Thread safety: it never changes, so that all requests share one.
 class KnownText {
  public:
-  static constexpr size_t kLongest = 10;  // tokens of a context
-
   explicit KnownText(std::vector<Token> text);
 
   size_t size() const { return text_.size(); }
 
   // What follows a context: the tokens, the most frequent first (ties: the smaller id), with how often each occurs. Of
-  // a context that occurs more than kMost times, kMost evenly spaced occurrences stand for all.
-  static constexpr size_t kMost = 256;
+  // a context that occurs more than policy::kOccurrences times, so many evenly spaced occurrences stand for all.
   struct Continuation {
     Token token;
     uint32_t count;
   };
-  // Empty if the text doesn't hold the context, or ends with the only occurrence. REQUIRES: 1 to kLongest tokens.
+  // Empty if the text doesn't hold the context, or ends with the only occurrence. REQUIRES: 1 to
+  // policy::kLongestContext tokens.
   std::vector<Continuation> after(std::span<const Token> context) const;
 
  private:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "source/policy.h"
 
 namespace sluice {
 
@@ -15,19 +16,19 @@ namespace {
 // Estimates from contexts, added from the best witness down to the weakest.
 class Interpolation {
  public:
-  Interpolation() { estimates_.reserve(2 * NgramSource::kWidest); }
+  Interpolation() { estimates_.reserve(2 * policy::kWidestContext); }
 
-  // C, d, and the continuations, of which the first kWidest count.
+  // C, d, and the continuations, of which the first policy::kWidestContext count.
   void add(uint32_t total, size_t distinct, std::span<const KnownText::Continuation> continuations) {
     if (continuations.empty()) return;
-    const double share = mass_ / (total + NgramSource::kEscape * static_cast<double>(distinct));
-    for (const auto& [token, count] : continuations.first(std::min(continuations.size(), NgramSource::kWidest))) {
+    const double share = mass_ / (total + policy::kEscape * static_cast<double>(distinct));
+    for (const auto& [token, count] : continuations.first(std::min(continuations.size(), policy::kWidestContext))) {
       if (Estimate* known = find(token))
         known->probability += share * count;
       else
         append(token, share * count);
     }
-    mass_ = share * NgramSource::kEscape * static_cast<double>(distinct);
+    mass_ = share * policy::kEscape * static_cast<double>(distinct);
   }
 
   // The likeliest first; among equals the one that came first.
@@ -120,7 +121,7 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
 
   std::vector<std::vector<Continuation>> known;  // by length, from 1
   if (corpus_ != nullptr) {
-    const size_t most = std::min(KnownText::kLongest, length);
+    const size_t most = std::min(policy::kLongestContext, length);
     std::vector<Token> context;
     for (size_t n = most; n > 0; --n) context.push_back(from_end(n));
     for (size_t n = 1; n <= most; ++n) {
@@ -173,7 +174,7 @@ void NgramSource::Context::add(Token token) {
   const auto at = std::partition_point(likeliest.begin(), likeliest.end(),
                                        [&](const Continuation& c) { return c.count > counted.count; });
   likeliest.insert(at, counted);
-  if (likeliest.size() <= kWidest) return;
+  if (likeliest.size() <= policy::kWidestContext) return;
   if (!others) others = std::make_unique<std::unordered_map<Token, uint32_t>>();
   others->emplace(likeliest.back().token, likeliest.back().count);
   likeliest.pop_back();

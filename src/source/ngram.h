@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "source/known_text.h"
+#include "source/policy.h"
 #include "source/source.h"
 
 namespace sluice {
@@ -18,10 +19,9 @@ namespace sluice {
 //
 // Estimate: interpolation as by Witten and Bell, from the longest context that was seen down to the empty one. A
 // context with C continuations of d distinct tokens gives a token that followed it c times c / (C + e d) of the mass
-// that has come down to it, and passes on e d / (C + e d). Theirs is e = 1, which trusts a long match too much, since
-// its suffixes are no independent witnesses; with e = kEscape the first candidate's probability comes close to how
-// often it is right on code, maths and chat. A context proposes only its kWidest likeliest continuations (by count,
-// then the most recent). Equal estimates: longer context first, then its own order.
+// that has come down to it, and passes on e d / (C + e d). Theirs is e = 1, ours policy::kEscape. A context proposes
+// only its policy::kWidestContext likeliest continuations (by count, then the most recent). Equal estimates: longer
+// context first, then its own order.
 //
 // A context that was seen once has no contexts below it in memory: the longer ones that hold it were seen once as well,
 // at the same place, so the text itself tells them. They are made when it comes a second time.
@@ -33,12 +33,11 @@ namespace sluice {
 // has; in a corpus a binary search a length.
 class NgramSource final : public Source {
  public:
-  static constexpr size_t kWidest = 32;
-  static constexpr double kEscape = 2.0;
-
   // REQUIRES: longest_context >= 0.
-  explicit NgramSource(int32_t longest_context = 10, std::shared_ptr<const KnownText> corpus = nullptr);
-  explicit NgramSource(std::shared_ptr<const KnownText> corpus) : NgramSource(10, std::move(corpus)) {}
+  explicit NgramSource(int32_t longest_context = policy::kLongestContext,
+                       std::shared_ptr<const KnownText> corpus = nullptr);
+  explicit NgramSource(std::shared_ptr<const KnownText> corpus)
+      : NgramSource(policy::kLongestContext, std::move(corpus)) {}
 
   std::string_view name() const override { return "ngram"; }
   void observe(std::span<const Token> tokens) override;
@@ -48,9 +47,10 @@ class NgramSource final : public Source {
  private:
   using Continuation = KnownText::Continuation;
   struct Context {
-    uint32_t total = 0;                   // C
-    uint32_t only = 0;                    // total == 1: where in the text its continuation is
-    std::vector<Continuation> likeliest;  // kWidest of the d at most, by count, then the most recent first
+    uint32_t total = 0;  // C
+    uint32_t only = 0;   // total == 1: where in the text its continuation is
+    std::vector<Continuation>
+        likeliest;  // policy::kWidestContext of the d at most, by count, then the most recent first
     std::unique_ptr<std::unordered_map<Token, uint32_t>> others;  // the counts of the rest, if there is one
     size_t distinct() const { return likeliest.size() + (others ? others->size() : 0); }  // d
     void add(Token token);

@@ -16,6 +16,10 @@
 
 namespace sluice {
 
+// Rows of a batch at most, unless an engine is given another budget. A trade-off of its own: wider batches hardly make
+// products faster, and everybody's verdict waits for them.
+inline constexpr int32_t kMostRows = 256;
+
 // One token to be computed.
 struct Row {
   enum class Kind : uint8_t {

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/ids.h"
 #include "base/layer_range.h"
+#include "wire/batch.h"
 
 namespace sluice {
 
@@ -20,8 +21,8 @@ struct StageOptions {
   bool with_head = true;       // logits can be asked
   int32_t n_logits = 0;        // of so many first tokens only; 0: all
   KvType kv = KvType::kF16;
-  int32_t n_cells = 0;     // cells 0 … n_cells - 1 may be used
-  int32_t max_rows = 256;  // the widest batch
+  int32_t n_cells = 0;           // cells 0 … n_cells - 1 may be used
+  int32_t max_rows = kMostRows;  // the widest batch
   int32_t threads = 1;
   // Rows may hold tokens of a larger vocabulary: their embedding is zero. (Else such a token ends the program.)
   bool foreign_tokens = false;

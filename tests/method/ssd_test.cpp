@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "method/policy.h"
 #include "method/scripted.h"
 #include "theory/fan_out.h"
 
@@ -131,7 +132,7 @@ std::set<size_t> drafters(Round& round, size_t n_requests) {
 }
 
 TEST(Ssd, AMissAmongManyRequestsIsDraftedByNgrams) {
-  constexpr size_t kFew = Ssd::kFew;
+  constexpr size_t kFew = policy::kFewRequests;
   const auto of = [](Fallback fallback, size_t n_requests, size_t n_sources = 2) {
     Round round({.depth = 3, .budget = 1, .fallback = fallback}, n_sources);
     return drafters(round, n_requests);

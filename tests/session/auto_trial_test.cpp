@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "session/policy.h"
+
 namespace sluice {
 namespace {
 
@@ -14,7 +16,7 @@ double share_of_plain(double speculative, double plain, int tokens) {
   int64_t from_plain = 0, counted = 0;
   for (int64_t n = 1; n <= tokens; ++n) {
     now += 1.0 / (on_plain ? plain : speculative);
-    if (n > 3 * AutoTrial::kWindow) {
+    if (n > 3 * policy::kTurn) {
       from_plain += on_plain;
       ++counted;
     }
@@ -27,15 +29,15 @@ double share_of_plain(double speculative, double plain, int tokens) {
 }
 
 TEST(AutoTrial, SettlesOnTheFasterMethodAndTriesTheOtherNowAndThen) {
-  const double part = static_cast<double>(AutoTrial::kWindow) / (AutoTrial::kWindow + AutoTrial::kPeriod);
+  const double part = static_cast<double>(policy::kTurn) / (policy::kTurn + policy::kPeriod);
   EXPECT_NEAR(share_of_plain(30, 10, 5000), part, 0.03);
   EXPECT_NEAR(share_of_plain(10, 30, 5000), 1 - part, 0.03);
 }
 
 TEST(AutoTrial, BeginsWithTheSpeculativeMethodAndThenTriesPlainDecoding) {
   AutoTrial trial("specpipe");
-  for (int64_t n = 1; n < AutoTrial::kWindow; ++n) EXPECT_EQ(trial.observe(n, static_cast<double>(n)), std::nullopt);
-  EXPECT_EQ(trial.observe(AutoTrial::kWindow, 100.0), "ar");
+  for (int64_t n = 1; n < policy::kTurn; ++n) EXPECT_EQ(trial.observe(n, static_cast<double>(n)), std::nullopt);
+  EXPECT_EQ(trial.observe(policy::kTurn, 100.0), "ar");
 }
 
 // How many tokens plain decoding gave to the answer of a method that was named.
@@ -61,12 +63,12 @@ int64_t plain_share_of_named(double speculative, double plain, bool clearly_slow
 }
 
 TEST(AutoTrial, ANamedMethodGoesOnAfterOneTurnOfPlainDecoding) {
-  EXPECT_LE(plain_share_of_named(10, 30, true), AutoTrial::kWindow);
-  EXPECT_LE(plain_share_of_named(10, 11, false), AutoTrial::kWindow) << "not clearly";
+  EXPECT_LE(plain_share_of_named(10, 30, true), policy::kTurn);
+  EXPECT_LE(plain_share_of_named(10, 11, false), policy::kTurn) << "not clearly";
 }
 
 TEST(AutoTrial, PlainDecodingThatIsSlowerHasAShorterTurn) {
-  EXPECT_LE(plain_share_of_named(30, 10, false), AutoTrial::kWindow / 2);
+  EXPECT_LE(plain_share_of_named(30, 10, false), policy::kTurn / 2);
 }
 
 TEST(AutoTrial, HearingOfNoNewTokenChangesNothing) {

@@ -8,6 +8,8 @@
 #include <random>
 #include <set>
 
+#include "source/policy.h"
+
 namespace sluice {
 namespace {
 
@@ -40,7 +42,7 @@ TEST(Fusion, NamesEachTokenOnceTheLikeliestFirst) {
     bool main = true;  // the first that speaks; of the others counts what they hold likely
     for (const auto& source : said) {
       for (const Candidate& c : source)
-        if (main || c.probability > Fusion::kLeast) expected.insert(c.token);
+        if (main || c.probability > policy::kLeastMentioned) expected.insert(c.token);
       main = main && source.empty();
     }
     const auto fused = fusion.fuse(NodeId(round), said);

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "source/ngram.h"
+#include "source/policy.h"
 
 namespace sluice {
 namespace {
@@ -41,7 +42,7 @@ TEST(KnownText, IsRightAboutRandomTextsOfAnyLength) {
     Tokens text(length);
     for (Token& token : text) token = static_cast<Token>(random() % 3);
     const KnownText known(text);
-    for (size_t n = 1; n <= KnownText::kLongest; ++n) {
+    for (size_t n = 1; n <= policy::kLongestContext; ++n) {
       Tokens context(n);
       for (Token& token : context) token = static_cast<Token>(random() % 3);
       if (n < length) std::copy_n(text.begin() + static_cast<ptrdiff_t>(random() % (length - n)), n, context.begin());
@@ -58,8 +59,8 @@ TEST(KnownText, OfAFrequentContextSomePlacesStandForAll) {
   Tokens text;
   for (int i = 0; i < 3000; ++i) text.insert(text.end(), {7, i % 4 == 0 ? 1 : 2});
   const auto after = counts(KnownText(text), {7});
-  EXPECT_EQ(after.at(1) + after.at(2), KnownText::kMost);
-  EXPECT_NEAR(after.at(1), KnownText::kMost / 4, 2);
+  EXPECT_EQ(after.at(1) + after.at(2), policy::kOccurrences);
+  EXPECT_NEAR(after.at(1), policy::kOccurrences / 4, 2);
 }
 
 TEST(NgramSourceWithAKnownText, KnowsItsTextFromTheBeginning) {

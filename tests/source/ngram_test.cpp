@@ -9,6 +9,8 @@
 #include <random>
 #include <set>
 
+#include "source/policy.h"
+
 namespace sluice {
 namespace {
 
@@ -33,7 +35,7 @@ std::vector<Candidate> reference(const Tokens& text, const Tokens& tree_path, si
     std::vector<std::pair<Token, std::pair<int, size_t>>> ranked(followers.begin(), followers.end());
     std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
     const double escape = 2.0 * static_cast<double>(ranked.size());
-    if (ranked.size() > NgramSource::kWidest) ranked.resize(NgramSource::kWidest);
+    if (ranked.size() > policy::kWidestContext) ranked.resize(policy::kWidestContext);
     for (const auto& [token, seen] : ranked) {
       const double share = mass * seen.first / (total + escape);
       const auto found =

@@ -14,14 +14,12 @@ class EagleHead final : public HeadModule {
   // `guesses`: in a row; EAGLE-3: 1.
   EagleHead(std::unique_ptr<HeadLayers> layers, int32_t n_cells, int32_t guesses);
   // Cells for the rows of further guesses.
-  static int32_t extra_cells(int32_t guesses) { return (guesses - 1) * kMostAsked; }
+  static int32_t extra_cells(int32_t guesses) { return (guesses - 1) * kMostRows; }
 
   size_t guesses() const override { return guesses_; }
   void run(const Batch& batch, std::vector<float>& hidden) override;
 
  private:
-  static constexpr int32_t kMostAsked = 256;  // rows of a batch
-
   struct Rows {
     std::vector<BlockRow> rows;
     std::vector<float> embedding;  // [rows, d_model]

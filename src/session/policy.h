@@ -1,0 +1,31 @@
+// Numbers of a session that somebody chose: what is tried, and what is refused before it would fail.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice::policy {
+
+// Tokens of a context, unless another one is asked for: a model's own may need more memory than there is.
+inline constexpr int32_t kDefaultContext = 8192;
+// Drafting runs ahead of what enters the target: a draft model has so many cells more.
+inline constexpr int32_t kDraftedAhead = 1024;
+// Rows of prompts in a batch. One stage: long enough to use wide products well; several: also short enough to fill the
+// pipeline.
+inline constexpr int32_t kPromptRowsAlone = 256, kPromptRowsPiped = 64;
+// Draft models of a hierarchy; each has a pipeline of its own.
+inline constexpr size_t kMostDrafts = 8;
+// Bytes of --ngram-corpus; they are sorted in some ten seconds.
+inline constexpr size_t kLongestCorpus = size_t{32} << 20;
+// EAGLE-3's head, taken by `auto`, drafts no further than to a path that is so likely.
+inline constexpr double kSureChain = 0.5;
+
+// AutoTrial: a turn is kTurn tokens, the first kWarmUp of which (the pipeline fills) don't count; the loser gets
+// another turn every kPeriod tokens, since a text may become easier to guess.
+inline constexpr int64_t kTurn = 16, kWarmUp = 4, kPeriod = 128;
+// In an answer that may get so long there is something to be learnt about a method that was named.
+inline constexpr int64_t kWorthATrial = 3 * kTurn;
+// A method is clearly slower if plain decoding is so many times as fast: one turn is a rough measurement.
+inline constexpr double kClearly = 1.25;
+
+}  // namespace sluice::policy
