@@ -4,12 +4,14 @@
 #include <variant>
 
 #include "wire/batch.h"
+#include "wire/hello.h"
 #include "wire/recipe.h"
 #include "wire/report.h"
 
 namespace sluice {
 
 // The place of a kind in this list is its number on the wire.
-using Message = std::variant<Batch, Amendment, Taps, TapsArrived, Outcome, StageReport, WorkerFailed, StageRecipe>;
+using Message = std::variant<Batch, Amendment, Taps, TapsArrived, Outcome, StageReport, WorkerFailed, StageRecipe,
+                             Hello, StageSetup, StageReady>;
 
 }  // namespace sluice

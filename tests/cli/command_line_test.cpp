@@ -18,7 +18,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 TEST(CommandLine, HelpOfEveryCommandShowsExamples) {
-  for (const char* command : {"run", "chat", "demo", "bench", "plan", "inspect"}) {
+  for (const char* command : {"run", "chat", "demo", "bench", "plan", "inspect", "secret"}) {
     const Ran ran = run_program({command, "--help"});
     EXPECT_EQ(ran.status, 0) << command;
     EXPECT_NE(ran.out.find("Examples"), std::string::npos) << command;

@@ -1,0 +1,66 @@
+#include "transport/address.h"
+
+#include <charconv>
+#include <optional>
+
+namespace sluice {
+
+namespace {
+
+std::optional<uint16_t> port_of(std::string_view text) {
+  uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return port;
+}
+
+bool is_name(const std::string& text) {
+  if (text.empty() || text.size() > 255) return false;
+  for (const char c : text)
+    if (c <= ' ' || c > '~' || c == '/' || c == '[' || c == ']' || c == '@') return false;
+  return true;
+}
+
+}  // namespace
+
+std::string HostAddress::text() const {
+  const bool v6 = host.find(':') != std::string::npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+Result<HostAddress> HostAddress::parse(const std::string& text) {
+  HostAddress address;
+  const bool bracketed = text.starts_with('[');
+  const size_t bracket = text.find(']');
+  size_t colon = text.rfind(':');
+  if (bracketed) {
+    if (bracket == std::string::npos)
+      colon = 0;
+    else if (bracket + 1 == text.size())
+      colon = std::string::npos;
+    else if (colon != bracket + 1)
+      colon = 0;
+    address.host = bracket == std::string::npos ? "" : text.substr(1, bracket - 1);
+  } else {
+    address.host = text.substr(0, colon);
+  }
+  const auto port = colon == std::string::npos ? kPort : port_of(std::string_view(text).substr(colon + 1));
+  const bool plain = bracketed || address.host.find(':') == std::string::npos;
+  if (!is_name(address.host) || !plain || !port)
+    return input_error("'" + text + "' is no host: give HOST:PORT, as in 192.168.1.7:7001 or [fe80::1]:7001");
+  address.port = *port;
+  return address;
+}
+
+Result<std::vector<HostAddress>> parse_hosts(const std::string& text) {
+  std::vector<HostAddress> hosts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    SLUICE_TRY(auto host, HostAddress::parse(text.substr(begin, end - begin)));
+    hosts.push_back(std::move(host));
+    begin = end + 1;
+  }
+  return hosts;
+}
+
+}  // namespace sluice

@@ -1,0 +1,28 @@
+// Where a process listens.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice {
+
+struct HostAddress {
+  static constexpr uint16_t kPort = 7001;  // unless another is named
+
+  std::string host;  // a name, or an address
+  uint16_t port = kPort;
+
+  std::string text() const;  // HOST:PORT, [ADDRESS]:PORT for IPv6
+  bool operator==(const HostAddress&) const = default;
+
+  // HOST, HOST:PORT or [ADDRESS]:PORT. Errors (kInput) say what would be right.
+  static Result<HostAddress> parse(const std::string& text);
+};
+
+// Several, with commas.
+Result<std::vector<HostAddress>> parse_hosts(const std::string& text);
+
+}  // namespace sluice

@@ -1,0 +1,27 @@
+#include "transport/connection.h"
+
+namespace sluice {
+
+void Inflow::add(size_t n) {
+  const std::lock_guard lock(mutex_);
+  held_ += n;
+}
+
+void Inflow::remove(size_t n) {
+  std::function<void()> resume;
+  {
+    const std::lock_guard lock(mutex_);
+    held_ -= n;
+    if (held_ < most_) resume.swap(resume_);
+  }
+  if (resume) resume();
+}
+
+bool Inflow::is_full(std::function<void()> resume) {
+  const std::lock_guard lock(mutex_);
+  if (held_ < most_) return false;
+  resume_ = std::move(resume);
+  return true;
+}
+
+}  // namespace sluice

@@ -1,0 +1,93 @@
+// A Connection over a socket: handshake, hello, frames.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <boost/asio/steady_timer.hpp>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "transport/byte_stream.h"
+#include "transport/connection.h"
+#include "wire/hello.h"
+
+namespace sluice {
+
+// How a connection begins. One of the two is called, once, on the network's thread.
+struct Greeting {
+  // The peer has said hello; an error is told to it, and ends the connection.
+  std::function<Status(const Hello&)> met;
+  std::function<void(const Error&)> failed;
+};
+
+// Private members: on the network's thread, but for what the mutex guards.
+class SocketConnection final : public Connection, public std::enable_shared_from_this<SocketConnection> {
+ public:
+  SocketConnection(std::unique_ptr<ByteStream> stream, Side side, std::string peer, ConnectionOptions options);
+
+  // Shakes hands and says hello; a server answers with the hello that it was told. On the network's thread.
+  void start(const Hello& hello, Greeting greeting);
+  // What must live as long as this.
+  void keep(std::shared_ptr<void> kept) { kept_ = std::move(kept); }
+
+  void listen(Ears ears) override;
+  Status send(Bytes frame, Priority priority) override;
+  void close() override;
+  void close_because(const Error& error) override;
+  const std::string& peer() const override { return peer_; }
+  uint64_t peer_progress() const override { return peer_progress_; }
+
+ private:
+  enum class State : uint8_t { kShaking, kGreeting, kOpen, kClosing, kEnded };
+
+  template <class Do>
+  void post(Do&& act);
+  void queue(Bytes frame, Priority priority);
+  void queue_locked(Bytes frame, Priority priority);
+  void write();
+  void wrote();
+  void read();
+  void take(size_t n);
+  void take_frame(Bytes frame);
+  void greet(const Bytes& frame);
+  void meet(const Hello& hello);
+  void leave(const Error& error);
+  void tick();
+  bool overdue();
+  void end(const Error& error);
+  void end(const std::string& what) { end(Error{ErrorKind::kRuntime, peer_ + ": " + what}); }
+  std::string handshake_failure(const boost::system::error_code& error) const;
+
+  std::shared_ptr<void> kept_;  // the last to go
+  const std::unique_ptr<ByteStream> stream_;
+  const Side side_;
+  const std::string peer_;
+  const ConnectionOptions options_;
+  const int64_t most_ticks_;  // that patience lasts
+  boost::asio::steady_timer timer_;
+
+  State state_ = State::kShaking;
+  Hello hello_;
+  Greeting greeting_;
+  Ears ears_;
+  std::deque<Frame> early_;    // that came before anybody listened
+  std::optional<Error> late_;  // how it ended, before anybody listened
+  ChunkReader reader_;
+  std::array<std::byte, kChunkBytes> input_;
+  Bytes output_;
+  bool reading_ = false;
+  int64_t ticks_ = 0, silent_ticks_ = 0, stuck_ticks_ = 0;
+  const std::shared_ptr<Inflow> inflow_;
+  std::atomic<uint64_t> peer_progress_ = 0;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable room_;
+  ChunkWriter out_;
+  bool writing_ = false;
+  std::optional<Error> ended_;
+};
+
+}  // namespace sluice

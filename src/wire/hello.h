@@ -1,0 +1,38 @@
+// What processes say to each other before they work together.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/hash.h"
+#include "base/ids.h"
+#include "wire/recipe.h"
+
+namespace sluice {
+
+// The first message of a connection, each way.
+struct Hello {
+  enum class Role : uint8_t {
+    kControl,  // the coordinator, to a stage: what it is made of, amendments; reports, verdicts and taps come back
+    kBatches,  // whoever comes before it, to a stage: batches
+  };
+  uint64_t epoch = 0;  // of a pipeline, drawn by its coordinator: what belongs to another one is refused
+  StageId stage;       // that is spoken to
+  Role role = Role::kControl;
+};
+
+// From the coordinator: what a stage is to be.
+struct StageSetup {
+  StageRecipe recipe;     // threads 0: as many as the stage's host gives
+  std::string next;       // where the next stage listens, HOST:PORT; empty: it is the last
+  double patience = 5.0;  // seconds without a sign of life after which a peer counts as gone
+};
+
+// From the stage, once it is made and has reached the next one.
+struct StageReady {
+  uint8_t exactness = 0;     // compute/stage_runner.h
+  std::string instructions;  // the instruction set that it computes with
+  uint64_t bytes = 0;        // of memory, at most
+};
+
+}  // namespace sluice

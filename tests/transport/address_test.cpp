@@ -1,0 +1,29 @@
+#include "transport/address.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+TEST(HostAddress, NamesAHostAndAPort) {
+  EXPECT_EQ(HostAddress::parse("a:9").value(), (HostAddress{"a", 9}));
+  EXPECT_EQ(HostAddress::parse("192.168.1.7").value(), (HostAddress{"192.168.1.7", HostAddress::kPort}));
+  EXPECT_EQ(HostAddress::parse("[fe80::1]:8").value(), (HostAddress{"fe80::1", 8}));
+  EXPECT_EQ(HostAddress::parse("[::1]").value().text(), "[::1]:7001");
+  EXPECT_EQ(parse_hosts("a:1,b").value(), (std::vector<HostAddress>{{"a", 1}, {"b", HostAddress::kPort}}));
+}
+
+TEST(HostAddress, WhatIsNoneIsRefusedWithAnExample) {
+  for (const char* text : {"", ":", ":7001", "a:", "a:b", "a:70000", "a:-1", "::1", "fe80::1:7001", "[::1", "[::1]7001",
+                           "[]:1", "http://a:1", "a b:1", "a:1:2", "]:1", "[a]b:1", "u@a:1"}) {
+    const auto address = HostAddress::parse(text);
+    ASSERT_FALSE(address) << text;
+    EXPECT_EQ(address.error().kind, ErrorKind::kInput);
+    EXPECT_NE(address.error().message.find("HOST:PORT"), std::string::npos) << address.error().message;
+  }
+  EXPECT_FALSE(parse_hosts("a:1,"));
+  EXPECT_FALSE(parse_hosts(""));
+}
+
+}  // namespace
+}  // namespace sluice
