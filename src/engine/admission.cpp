@@ -18,9 +18,9 @@ auto& found(auto& requests, RequestId id) {
 
 Status Admission::check_room(size_t cells) const {
   for (const Lane& lane : lanes_)
-    if (cells > static_cast<size_t>(lane.n_cells))
+    if (cells > static_cast<size_t>(lane.n_cells()))
       return input_error("no room for a request of " + std::to_string(cells) + " tokens: the KV cache has " +
-                         std::to_string(lane.n_cells) + " cells; ask for a shorter answer (--max-tokens)");
+                         std::to_string(lane.n_cells()) + " cells; ask for a shorter answer (--max-tokens)");
   if (waiting_.size() >= most_waiting_)
     return runtime_error("the queue is full: " + std::to_string(waiting_.size()) +
                          " requests wait for cells of the KV cache; ask again when some have ended");
@@ -53,7 +53,7 @@ Request* Admission::next() {
   if (previous != nullptr) go_on(request, *previous);
   if (!request.sequence.valid()) {
     request.sequence = SequenceId(next_sequence_++);
-    for (Lane& lane : lanes_) lane.news.open(request.sequence, request.spec.sampling);
+    for (Lane& lane : lanes_) lane.open(request);
   }
   by_sequence_[request.sequence] = &request;
   count_promised(request);
@@ -91,7 +91,7 @@ bool Admission::make_room(const Request& request) {
   const auto fits = [&] {
     const size_t others = reserved_ - (previous == nullptr ? 0 : previous->reserved_cells);
     return std::all_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
-      return others + request.reserved_cells <= static_cast<size_t>(lane.n_cells);
+      return others + request.reserved_cells <= static_cast<size_t>(lane.n_cells());
     });
   };
   for (const bool continued : {false, true})
@@ -109,16 +109,8 @@ void Admission::go_on(Request& request, Request& previous) {
   if (previous.sequence.valid() && !broken) {
     request.sequence = previous.sequence;
     const std::vector<size_t> keeps = kept_of(previous, request);
-    for (Lane& lane : lanes_) {
-      auto& there = previous.residency(lane.model).committed;
-      const size_t kept = keeps[static_cast<size_t>(lane.model.value)];
-      for (size_t i = kept; i < there.size(); ++i) lane.cells.give_back(request.sequence, there[i]);
-      there.resize(kept);
-      request.residency(lane.model).committed = std::move(there);
-      request.residency(lane.model).settled = std::min(kept, previous.residency(lane.model).settled);
-      lane.news.truncate(request.sequence, static_cast<int32_t>(kept), request.spec.sampling);
-    }
-    request.stats.reused_tokens = static_cast<int64_t>(request.speculation.target.committed.size());
+    for (size_t m = 0; m < lanes_.size(); ++m) lanes_[m].continue_from(previous, request, keeps[m]);
+    request.stats.reused_tokens = static_cast<int64_t>(keeps.front());
     reserved_ -= previous.reserved_cells;
   }
   requests_.erase(previous.id);
@@ -130,25 +122,20 @@ std::vector<size_t> Admission::kept_of(const Request& previous, const Request& r
   std::vector<size_t> kept;
   for (const Lane& lane : lanes_) {
     // The prompt's last token becomes the root, so it is computed again in any case.
-    const size_t limit = std::min(previous.residency(lane.model).committed.size(), prompt.size() - 1);
+    const size_t limit = std::min(previous.residency(lane.model()).committed().size(), prompt.size() - 1);
     const auto end = prompt.begin() + static_cast<ptrdiff_t>(limit);
     kept.push_back(
         static_cast<size_t>(std::mismatch(prompt.begin(), end, previous.tokens.begin()).first - prompt.begin()));
   }
   for (const SourceSlot& slot : request.sources)
-    if (const size_t model = slot.draft ? *slot.draft + 1 : 0; model > 0 && lanes_[model].head)
-      kept[0] = std::min(kept[0], lanes_[model].head->target_keeps(kept[model]));
+    if (const size_t model = slot.draft ? *slot.draft + 1 : 0; model > 0 && lanes_[model].head())
+      kept[0] = std::min(kept[0], lanes_[model].head()->target_keeps(kept[model]));
   return kept;
 }
 
 // A finished request's: it can still be looked at, and who continues it computes all of its tokens again.
 void Admission::give_up_cells(Request& request) {
-  for (Lane& lane : lanes_) {
-    for (const Cell cell : request.residency(lane.model).committed) lane.cells.give_back(request.sequence, cell);
-    request.residency(lane.model).committed.clear();
-    lane.cells.close(request.sequence);
-    lane.news.close(request.sequence);
-  }
+  for (Lane& lane : lanes_) lane.close(request);
   by_sequence_.erase(request.sequence);
   request.sequence = SequenceId();
   reserved_ -= std::exchange(request.reserved_cells, 0);
@@ -171,11 +158,7 @@ void Admission::release(RequestId id) {
 }
 
 void Admission::count_promised(Request& request) {
-  for (size_t m = 0; m < lanes_.size(); ++m) {
-    const size_t now = request.cells_to_come(lanes_[m].model);
-    lanes_[m].promised += now;
-    lanes_[m].promised -= std::exchange(request.promised[m], now);
-  }
+  for (Lane& lane : lanes_) lane.count_promised(request);
 }
 
 }  // namespace sluice

@@ -21,7 +21,7 @@ Amendment tell_children(std::span<const Planned> plan, const Lane& target, Batch
       if (node.parent == parent && there.entered(node.id)) children.q.push_back({node.token, node.probability});
     if (resident.batch == batch.id)
       batch.draws.push_back(std::move(children));
-    else if (target.traffic.holds(resident.batch))
+    else if (target.traffic().holds(resident.batch))
       late.late_draws.push_back({resident.batch, std::move(children)});
   }
   return late;

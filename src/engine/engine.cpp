@@ -38,7 +38,7 @@ std::vector<Lane> lanes_of(const EngineOptions& options) {
   lanes.emplace_back(kTarget, options.n_cells, options.cuts.size());
   for (const DraftOptions& draft : options.drafts) {
     lanes.emplace_back(ModelId(static_cast<int32_t>(lanes.size())), draft.n_cells, static_cast<size_t>(draft.n_stages));
-    if (draft.head) lanes.back().head.emplace(*draft.head, options.cuts);
+    if (draft.head) lanes.back().add_head({*draft.head, options.cuts});
   }
   return lanes;
 }
@@ -105,11 +105,7 @@ Status Engine::set_method(RequestId id, const std::string& method, const std::ve
   SLUICE_TRY(auto means, means_.find(method, request.spec.method_options, sources, request.spec.sampling.rule));
   request.take(std::move(means));
   // The draft models forget the tree, so that they can be asked again for what they told the other method.
-  for (Lane& lane : std::span(lanes_).subspan(1)) {
-    Residency& there = request.residency(lane.model);
-    for (const Cell cell : there.cells()) lane.cells.give_back(request.sequence, cell);
-    there.clear();
-  }
+  for (Lane& lane : std::span(lanes_).subspan(1)) lane.forget_nodes(request);
   admission_.count_promised(request);
   return {};
 }
@@ -164,7 +160,7 @@ void Engine::admit() {
 }
 
 RequestFigures Engine::figures(RequestId id) const {
-  return figures_of(request(id), target().traffic.stages(), options_.cost ? &*options_.cost : nullptr);
+  return figures_of(request(id), target().traffic().stages(), options_.cost ? &*options_.cost : nullptr);
 }
 
 Trace Engine::trace() const {

@@ -22,11 +22,11 @@ Status Engine::handle(const Event& event) {
       handle_drafted(*outcome);
     }
   } else if (const auto* report = std::get_if<StageReport>(&event)) {
-    lanes_[static_cast<size_t>(report->model.value)].traffic.computed(*report);
+    lanes_[static_cast<size_t>(report->model.value)].traffic().computed(*report);
     recorder_.computed(*report);
   } else if (const auto* taps = std::get_if<TapsArrived>(&event)) {
     for (Lane& lane : lanes_)
-      if (lane.head) lane.head->arrived(*taps);
+      if (lane.head()) lane.head()->arrived(*taps);
   } else if (const auto* failed = std::get_if<WorkerFailed>(&event)) {
     return tl::unexpected<Error>(failed->error);
   }
@@ -34,7 +34,7 @@ Status Engine::handle(const Event& event) {
 }
 
 void Engine::handle_verdicts(const Outcome& outcome) {
-  target().traffic.came_out(outcome, executor_->now());
+  target().traffic().came_out(outcome, executor_->now());
   std::set<RequestId> counted;
   for (const Accepted& accepted : outcome.accepted) {
     Request* const holder = admission_.holder(accepted.sequence);
@@ -52,7 +52,7 @@ void Engine::handle_verdicts(const Outcome& outcome) {
 
 void Engine::handle_drafted(const Outcome& outcome) {
   Lane& lane = lanes_[static_cast<size_t>(outcome.model.value)];
-  const Traffic::Flight flight = lane.traffic.came_out(outcome, executor_->now());
+  const Traffic::Flight flight = lane.traffic().came_out(outcome, executor_->now());
   for (const Drafted& drafted : outcome.drafted) {
     const auto [id, node] = flight.rows[drafted.row];
     Request* const asking = admission_.find_if_there(id);
@@ -62,7 +62,7 @@ void Engine::handle_drafted(const Outcome& outcome) {
     if (!source || !request.speculation.tree.contains(node)) continue;
     try {
       auto late = drafting_.take(request, *source, node, drafted);
-      if (late && target().traffic.holds(late->batch)) executor_->amend(kTarget, {.late_draws = {std::move(*late)}});
+      if (late && target().traffic().holds(late->batch)) executor_->amend(kTarget, {.late_draws = {std::move(*late)}});
     } catch (const std::exception& error) {
       fail(request, error.what());
     }
@@ -78,14 +78,8 @@ void Engine::accept(Request& request, const Accepted& accepted) {
   const double now = executor_->now();
   recorder_.resolved(*resident, Fate::kAccepted, now);
   request.last_verified = resident->batch;
-  for (Lane& lane : lanes_) {  // a draft model that doesn't know the root takes it as a prompt row when it comes to it
-    Residency& there = request.residency(lane.model);
-    const Resident* known = there.find(root);
-    if (known == nullptr) continue;
-    there.committed.push_back(known->cell);
-    lane.news.commit(request.sequence, known->cell);
-    there.leave(root);
-  }
+  // A draft model that doesn't know the root takes it as a prompt row when it comes to it.
+  for (Lane& lane : lanes_) lane.commit(request, root);
   request.note_committed(request.last_verified);
 
   const Request::Step step = request.advance(accepted.next, accepted.odds, now);
@@ -93,7 +87,7 @@ void Engine::accept(Request& request, const Accepted& accepted) {
   prune(request, step.pruned, step.flush ? Fate::kFlushed : Fate::kPruned);
   progress_of(request, progress_).tokens.push_back(accepted.next);
   if (request.n_answer() == 1)
-    request.decode_begin.assign(target().traffic.stages().begin(), target().traffic.stages().end());
+    request.decode_begin.assign(target().traffic().stages().begin(), target().traffic().stages().end());
   recorder_.said(request, !step.flush, now);
 
   if (!request.spec.ignore_end && tokenizer_->ends_generation(accepted.next)) {
@@ -107,7 +101,7 @@ void Engine::accept(Request& request, const Accepted& accepted) {
 
 void Engine::finish(Request& request, Finish finish) {
   request.finish = finish;
-  request.decode_end.assign(target().traffic.stages().begin(), target().traffic.stages().end());
+  request.decode_end.assign(target().traffic().stages().begin(), target().traffic().stages().end());
   // Nothing of the tree is of use any more, the root included.
   std::vector<NodeId> nodes;
   for (const auto& node : request.speculation.tree.nodes()) nodes.push_back(node.id);
@@ -120,7 +114,7 @@ void Engine::finish(Request& request, Finish finish) {
 void Engine::fail(Request& request, const std::string& why) {
   request.finish = Finish::kFailed;
   request.error = {ErrorKind::kRuntime, "request " + std::to_string(request.id.value) + " failed: " + why};
-  request.decode_end.assign(target().traffic.stages().begin(), target().traffic.stages().end());
+  request.decode_end.assign(target().traffic().stages().begin(), target().traffic().stages().end());
   admission_.count_promised(request);
   std::erase(running_, &request);
   progress_of(request, progress_).finish = Finish::kFailed;
@@ -138,18 +132,12 @@ void Engine::fail_all(const Error& error) {
 
 // Their cells are free, and whoever still has them in a batch need not compute them.
 void Engine::prune(Request& request, const std::vector<NodeId>& nodes, Fate fate) {
+  for (const NodeId node : nodes)
+    if (const Resident* resident = request.speculation.target.find(node))
+      recorder_.resolved(*resident, fate, executor_->now());
   for (Lane& lane : lanes_) {
-    Residency& there = request.residency(lane.model);
-    Amendment amendment;
-    for (const NodeId node : nodes) {
-      const Resident* resident = there.find(node);
-      if (resident == nullptr) continue;
-      if (lane.traffic.holds(resident->batch)) amendment.dead.push_back({resident->batch, resident->row});
-      lane.cells.give_back(request.sequence, resident->cell);
-      if (lane.model == kTarget) recorder_.resolved(*resident, fate, executor_->now());
-      there.leave(node);
-    }
-    if (!amendment.dead.empty()) executor_->amend(lane.model, std::move(amendment));
+    Amendment amendment = lane.prune(request, nodes);
+    if (!amendment.dead.empty()) executor_->amend(lane.model(), std::move(amendment));
   }
 }
 

@@ -56,21 +56,21 @@ bool Engine::feed_idle() {
 void Engine::send(Lane& lane, const std::vector<Planned>& plan) {
   Batch batch = write_batch(lane, BatchId(next_batch_++), plan);
   const double now = executor_->now();
-  recorder_.submitted(batch, lane.model, plan, now);
+  recorder_.submitted(batch, lane.model(), plan, now);
   Traffic::Flight flight{.batch = batch.id, .submitted = now};
   for (const Planned& planned : plan) {
     flight.prompts = flight.prompts || !planned.node.valid();
-    if (lane.model != kTarget) flight.rows.push_back({planned.request->id, planned.node});
+    if (lane.model() != kTarget) flight.rows.push_back({planned.request->id, planned.node});
   }
   for (size_t i = 0; i < plan.size(); ++i)
     if (i + 1 == plan.size() || plan[i + 1].request != plan[i].request) admission_.count_promised(*plan[i].request);
-  if (lane.model == kTarget) {
+  if (lane.model() == kTarget) {
     Amendment late = tell_children(plan, lane, batch);
     if (!late.late_draws.empty()) executor_->amend(kTarget, std::move(late));
     ++n_batches_;
   }
-  lane.traffic.submitted(std::move(flight));
-  executor_->submit(lane.model, std::move(batch));
+  lane.traffic().submitted(std::move(flight));
+  executor_->submit(lane.model(), std::move(batch));
 }
 
 }  // namespace sluice

@@ -49,7 +49,7 @@ bool HeadFeed::can_guess(const Request& request, NodeId node) const {
 }
 
 Cell HeadFeed::cell_of_committed(const Request& request, size_t i) const {
-  const auto& committed = request.speculation.target.committed;
+  const auto committed = request.speculation.target.committed();
   if (!takes_token_before()) return committed[i];
   return i == 0 ? Cell() : committed[i - 1];
 }
@@ -62,7 +62,7 @@ void HeadFeed::refresh_committed(const Request& request, size_t n, Residency& th
     batch.refreshes.push_back({.sequence = request.sequence,
                                .token = request.tokens[i],
                                .position = static_cast<int32_t>(i),
-                               .own = there.committed[i],
+                               .own = there.committed()[i],
                                .cell = cell_of_committed(request, i),
                                .depth = n_stages_,
                                .last = true});
@@ -100,7 +100,7 @@ void HeadFeed::add_prompt(const Request& request, Residency& there, Batch& batch
 }
 
 void HeadFeed::add_node(const Request& request, NodeId node, Residency& there, Batch& batch) const {
-  refresh_committed(request, there.committed.size(), there, batch);
+  refresh_committed(request, there.committed().size(), there, batch);
   const Row& row = batch.rows.back();
   const Speculation& speculation = request.speculation;
   switch (kind_) {
@@ -113,8 +113,8 @@ void HeadFeed::add_node(const Request& request, NodeId node, Residency& there, B
         batch.features.push_back({.row = row.index, .cell = speculation.target.find(node)->cell, .depth = timing_});
       break;
     default:  // EAGLE: the token before the root has been verified
-      if (node == speculation.tree.root().id && !speculation.target.committed.empty())
-        batch.features.push_back({.row = row.index, .cell = speculation.target.committed.back()});
+      if (node == speculation.tree.root().id && !speculation.target.committed().empty())
+        batch.features.push_back({.row = row.index, .cell = speculation.target.committed().back()});
   }
 }
 

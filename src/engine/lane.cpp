@@ -1,37 +1,83 @@
 #include "engine/lane.h"
 
 #include <algorithm>
-#include <variant>
+#include <utility>
 
 namespace sluice {
 
-void SequenceNews::truncate(SequenceId sequence, int32_t length, const SamplingParams& sampling) {
-  if (const auto unopened = unopened_.find(sequence); unopened != unopened_.end()) {
-    unopened->second = sampling;  // there is nothing to be cut
-    return;
+Room Lane::room(bool prompts) const {
+  return {.idle = traffic_.takes_a_batch(prompts),
+          .free_cells = cells_.available(),
+          .spare_cells = cells_.available() - std::min(cells_.available(), promised_),
+          .stages = traffic_.stages().size(),
+          .under_way = traffic_.under_way().size(),
+          .times = &traffic_.times(),
+          .knows_times = traffic_.knows_times(),
+          .head = head()};
+}
+
+void Lane::continue_from(Request& previous, Request& request, size_t kept) {
+  Residency& old = there(previous);
+  for (const Cell cell : old.committed().subspan(kept)) cells_.give_back(request.sequence, cell);
+  old.cut(kept);
+  old.settled = std::min(kept, old.settled);
+  there(request) = std::exchange(old, {});
+  news_.truncate(request.sequence, static_cast<int32_t>(kept), request.spec.sampling);
+}
+
+void Lane::close(Request& request) {
+  for (const Cell cell : there(request).committed()) cells_.give_back(request.sequence, cell);
+  there(request).cut(0);
+  cells_.close(request.sequence);
+  news_.close(request.sequence);
+}
+
+std::vector<PathUpdate> Lane::tell(std::span<const Planned> plan) {
+  for (const Planned& planned : plan) news_.need(planned.request->sequence);
+  return news_.take();
+}
+
+Cell Lane::enter_prompt(Request& request) {
+  const Cell cell = cells_.take(request.sequence);
+  there(request).commit(cell);
+  return cell;
+}
+
+Cell Lane::enter_node(Request& request, NodeId node, BatchId batch, uint16_t row) {
+  const Cell cell = cells_.take(request.sequence);
+  there(request).enter(node, {cell, batch, row});
+  return cell;
+}
+
+void Lane::commit(Request& request, NodeId node) {
+  const Resident* resident = there(request).find(node);
+  if (resident == nullptr) return;
+  there(request).commit(resident->cell);
+  news_.commit(request.sequence, resident->cell);
+  there(request).leave(node);
+}
+
+Amendment Lane::prune(Request& request, std::span<const NodeId> nodes) {
+  Amendment amendment;
+  for (const NodeId node : nodes) {
+    const Resident* resident = there(request).find(node);
+    if (resident == nullptr) continue;
+    if (traffic_.holds(resident->batch)) amendment.dead.push_back({resident->batch, resident->row});
+    cells_.give_back(request.sequence, resident->cell);
+    there(request).leave(node);
   }
-  // With nothing in between the shorter one of two says all.
-  for (PathUpdate& update : waiting_)
-    if (auto* cut = std::get_if<Truncate>(&update); cut != nullptr && cut->sequence == sequence) {
-      *cut = {sequence, std::min(cut->length, length), sampling};
-      return;
-    }
-  waiting_.push_back(Truncate{sequence, length, sampling});
+  return amendment;
 }
 
-void SequenceNews::close(SequenceId sequence) {
-  if (unopened_.erase(sequence) > 0) return;
-  std::erase_if(waiting_, [sequence](const PathUpdate& update) {  // nobody will ask
-    return std::visit([sequence](const auto& known) { return known.sequence == sequence; }, update);
-  });
-  waiting_.push_back(Close{sequence});
+void Lane::forget_nodes(Request& request) {
+  for (const Cell cell : there(request).cells()) cells_.give_back(request.sequence, cell);
+  there(request).clear();
 }
 
-void SequenceNews::need(SequenceId sequence) {
-  const auto unopened = unopened_.find(sequence);
-  if (unopened == unopened_.end()) return;
-  waiting_.push_back(Open{sequence, unopened->second});
-  unopened_.erase(unopened);
+void Lane::count_promised(Request& request) {
+  const size_t now = request.cells_to_come(model_);
+  promised_ += now;
+  promised_ -= std::exchange(request.promised[static_cast<size_t>(model_.value)], now);
 }
 
 }  // namespace sluice

@@ -1,64 +1,75 @@
-// The coordinator's side of one model: its free cells, what goes out with its next batch, what is under way.
+// The coordinator's side of one model: its cells and who holds them, what its workers have to be told, what is under
+// way.
 #pragma once
 
-#include <algorithm>
-#include <map>
 #include <optional>
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "engine/head_feed.h"
+#include "engine/planned.h"
 #include "engine/request.h"
 #include "engine/room.h"
+#include "engine/sequence_news.h"
 #include "engine/traffic.h"
 #include "tree/residency.h"
 #include "wire/batch.h"
 
 namespace sluice {
 
-// What the workers of a model have to be told of the sequences. It goes out with the rows that need it, so a model that
-// is asked for nothing is told nothing: what waits here is bounded by what has gone out before.
-class SequenceNews {
+// Invariant: a cell is free if and only if nobody holds it. Holders are the sequences that have committed its token and
+// the node whose token is in it. So whatever a Residency holds it takes and lets go here, and the workers are told.
+class Lane {
  public:
-  void open(SequenceId sequence, const SamplingParams& sampling) { unopened_[sequence] = sampling; }
-  void commit(SequenceId sequence, Cell cell) { waiting_.push_back(Commit{sequence, cell}); }
-  void truncate(SequenceId sequence, int32_t length, const SamplingParams& sampling);
-  void close(SequenceId sequence);
+  Lane(ModelId model, int32_t n_cells, size_t n_stages)
+      : model_(model), n_cells_(n_cells), cells_(n_cells), traffic_(n_stages) {}
 
-  // A row of the sequence goes out next: whoever computes it must know of the sequence.
-  void need(SequenceId sequence);
-  // For the next batch, in order.
-  std::vector<PathUpdate> take() { return std::exchange(waiting_, {}); }
-  size_t size() const { return waiting_.size(); }
+  ModelId model() const { return model_; }
+  int32_t n_cells() const { return n_cells_; }
+  size_t free_cells() const { return cells_.available(); }
+  // What it can take. prompts: some wait to enter the target.
+  Room room(bool prompts) const;
+
+  Traffic& traffic() { return traffic_; }
+  const Traffic& traffic() const { return traffic_; }
+  void add_head(HeadFeed head) { head_ = std::move(head); }
+  HeadFeed* head() { return head_ ? &*head_ : nullptr; }  // null: it is none
+  const HeadFeed* head() const { return head_ ? &*head_ : nullptr; }
+
+  // The request's sequence begins, with nothing committed.
+  void open(const Request& request) { news_.open(request.sequence, request.spec.sampling); }
+  // A request goes on in the sequence of `previous`, which has ended, after the first `kept` of its committed tokens;
+  // that one holds nothing any more. REQUIRES: kept is no more than there are.
+  void continue_from(Request& previous, Request& request, size_t kept);
+  // The request's sequence ends, of whose tree nothing is left.
+  void close(Request& request);
+
+  // What the next batch, of these rows, has to tell first.
+  std::vector<PathUpdate> tell(std::span<const Planned> plan);
+  // A row enters with that batch, in the cell that is returned: the next of the request's committed tokens, or a node.
+  // REQUIRES: a free cell.
+  Cell enter_prompt(Request& request);
+  Cell enter_node(Request& request, NodeId node, BatchId batch, uint16_t row);
+  // A node is verified: from now on its sequence holds the cell. A no-op if the node has not entered.
+  void commit(Request& request, NodeId node);
+  // Nodes are dead, and nobody holds their cells. Which rows under way need not be computed.
+  Amendment prune(Request& request, std::span<const NodeId> nodes);
+  // All nodes of the request are as if they had never entered.
+  void forget_nodes(Request& request);
+
+  // After whatever changes how many of its reserved cells a request has taken.
+  void count_promised(Request& request);
 
  private:
-  std::map<SequenceId, SamplingParams> unopened_;  // of which no row has gone out
-  std::vector<PathUpdate> waiting_;
-};
+  Residency& there(Request& request) const { return request.residency(model_); }
 
-struct Lane {
-  Lane(ModelId id, int32_t cells_there, size_t n_stages)
-      : model(id), n_cells(cells_there), cells(cells_there), traffic(n_stages) {}
-
-  ModelId model;
-  int32_t n_cells;
-  CellPool cells;
-  size_t promised = 0;  // cells that the committed tokens and roots of requests may still ask for
-  SequenceNews news;    // goes out with the next batch
-  Traffic traffic;
-  std::optional<HeadFeed> head;  // if it is one
-
-  // prompts: some wait to enter the target.
-  Room room(bool prompts) const {
-    return {.idle = traffic.takes_a_batch(prompts),
-            .free_cells = cells.available(),
-            .spare_cells = cells.available() - std::min(cells.available(), promised),
-            .stages = traffic.stages().size(),
-            .under_way = traffic.under_way().size(),
-            .times = &traffic.times(),
-            .knows_times = traffic.knows_times(),
-            .head = head ? &*head : nullptr};
-  }
+  ModelId model_;
+  int32_t n_cells_;
+  CellPool cells_;
+  size_t promised_ = 0;  // cells that the committed tokens and roots of requests may still ask for
+  SequenceNews news_;
+  Traffic traffic_;
+  std::optional<HeadFeed> head_;
 };
 
 }  // namespace sluice

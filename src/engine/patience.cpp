@@ -7,7 +7,7 @@
 namespace sluice {
 
 std::optional<double> news_due(std::span<const Lane> lanes, std::span<Request* const> running, double now) {
-  const Traffic& traffic = lanes.front().traffic;
+  const Traffic& traffic = lanes.front().traffic();
   const double step = traffic.transit() / static_cast<double>(traffic.stages().size());
   const auto soon = [&](double due) { return due + policy::kLate * step > now && due - now < policy::kSoon * step; };
   const auto has_root_in = [&](BatchId batch) {
@@ -24,21 +24,22 @@ std::optional<double> news_due(std::span<const Lane> lanes, std::span<Request* c
     break;
   }
   for (const Lane& draft : lanes.subspan(1))
-    if (const auto due = draft.traffic.next_due(); due && soon(*due)) first = std::min(first.value_or(*due), *due);
+    if (const auto due = draft.traffic().next_due(); due && soon(*due)) first = std::min(first.value_or(*due), *due);
   if (first) *first += policy::kLate * step;
   return first;
 }
 
 bool answer_due(const Lane& lane, double now) {
-  const auto due = lane.traffic.next_due();
-  return lane.model != kTarget && due && *due - now < policy::kSoon * lane.traffic.transit();
+  const auto due = lane.traffic().next_due();
+  return lane.model() != kTarget && due && *due - now < policy::kSoon * lane.traffic().transit();
 }
 
 bool is_quiet(const Lane& lane, std::span<Request* const> running) {
   const auto waits = [&](const Request* request) {
-    return request->last_verified.valid() && request->source_of(lane.model) && !lane.head->knows_committed(*request);
+    return request->last_verified.valid() && request->source_of(lane.model()) &&
+           !lane.head()->knows_committed(*request);
   };
-  return lane.traffic.is_quiet() && !(lane.head && std::any_of(running.begin(), running.end(), waits));
+  return lane.traffic().is_quiet() && !(lane.head() && std::any_of(running.begin(), running.end(), waits));
 }
 
 }  // namespace sluice

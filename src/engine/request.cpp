@@ -64,7 +64,7 @@ Residency& Request::residency(ModelId model) { return of_model(speculation, mode
 size_t Request::cells_to_come(ModelId model) const {
   if (finish != Finish::kNone || !sequence.valid()) return 0;
   const Residency& there = residency(model);
-  const size_t taken = there.committed.size() + (there.entered(speculation.tree.root().id) ? 1 : 0);
+  const size_t taken = there.committed().size() + (there.entered(speculation.tree.root().id) ? 1 : 0);
   return reserved_cells - std::min(reserved_cells, taken);
 }
 
@@ -73,7 +73,7 @@ bool Request::root_waits() const {
 }
 
 void Request::note_committed(BatchId batch) {
-  const size_t n = speculation.target.committed.size();
+  const size_t n = speculation.target.committed().size();
   if (!committed_in.empty() && committed_in.back().first == batch)
     committed_in.back().second = n;
   else

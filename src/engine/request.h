@@ -100,7 +100,7 @@ struct Request {
   size_t cells_to_come(ModelId model) const;
   // Committed tokens before the root that have not entered the model: they enter as prompt rows. Of the target that is
   // the prompt but for its last token, the first root; a draft model also misses tokens that it had not guessed.
-  size_t prompt_rows_left(ModelId model) const { return tokens.size() - 1 - residency(model).committed.size(); }
+  size_t prompt_rows_left(ModelId model) const { return tokens.size() - 1 - residency(model).committed().size(); }
   // All of its prompt has entered the target, and its root has still to.
   bool root_waits() const;
 

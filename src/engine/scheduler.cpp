@@ -152,7 +152,7 @@ std::vector<Planned> Scheduler::compose_draft(std::vector<Question> asked, std::
     size_t want = 0;
     if (request->source_of(model)) {
       // A head takes what has come of the target's states, so that they need not be kept.
-      want = room.head ? room.head->rows_at_hand(*request, request->residency(model).committed.size())
+      want = room.head ? room.head->rows_at_hand(*request, request->residency(model).committed().size())
                        : request->prompt_rows_left(model);
       if (!request->method.traits.speculates && (!room.head || want < policy::kBacklog)) want = 0;
       // A few committed tokens cost next to nothing beside a question, but a pass of their own without one.

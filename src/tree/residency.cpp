@@ -7,7 +7,10 @@
 namespace sluice {
 
 CellPool::CellPool(int32_t size)
-    : size_(size), available_(static_cast<size_t>(size)), loose_(static_cast<size_t>((size + kBlock - 1) / kBlock)) {
+    : size_(size),
+      available_(static_cast<size_t>(size)),
+      holders_(static_cast<size_t>(size)),
+      loose_(static_cast<size_t>((size + kBlock - 1) / kBlock)) {
   for (auto block = static_cast<int32_t>(loose_.size()); block-- > 0;) whole_.push_back(block);
 }
 
@@ -16,19 +19,32 @@ Cell CellPool::take(SequenceId sequence) {
   std::vector<Cell>& free = own_[sequence];
   if (free.empty()) {
     take_block(free);
-    if (free.size() > 1) holders_.insert(sequence);
+    if (free.size() > 1) stocked_.insert(sequence);
   } else if (free.size() == 1) {
-    holders_.erase(sequence);
+    stocked_.erase(sequence);
   }
   const Cell cell = free.back();
   free.pop_back();
   --available_;
+  holders_[place(cell)] = 1;
   return cell;
 }
 
+void CellPool::share(Cell cell) {
+  SLUICE_CHECK(holders_[place(cell)] > 0, "only a cell that somebody holds is shared");
+  ++holders_[place(cell)];
+  ++shared_;
+}
+
 void CellPool::give_back(SequenceId sequence, Cell cell) {
+  uint32_t& holders = holders_[place(cell)];
+  SLUICE_CHECK(holders > 0, "a cell is given back by who holds it");
+  if (--holders > 0) {
+    --shared_;
+    return;
+  }
   std::vector<Cell>& free = own_[sequence];
-  if (free.empty()) holders_.insert(sequence);
+  if (free.empty()) stocked_.insert(sequence);
   free.push_back(cell);
   ++available_;
 }
@@ -36,12 +52,12 @@ void CellPool::give_back(SequenceId sequence, Cell cell) {
 void CellPool::close(SequenceId sequence) {
   const auto own = own_.find(sequence);
   if (own == own_.end()) return;
-  for (const Cell cell : own->second) share(cell);
+  for (const Cell cell : own->second) scatter(cell);
   own_.erase(own);
-  holders_.erase(sequence);
+  stocked_.erase(sequence);
 }
 
-void CellPool::share(Cell cell) {
+void CellPool::scatter(Cell cell) {
   const int32_t block = cell.value / kBlock;
   std::vector<Cell>& loose = loose_[static_cast<size_t>(block)];
   if (loose.empty()) scattered_.insert(block);
@@ -65,11 +81,16 @@ void CellPool::take_block(std::vector<Cell>& free) {
 }
 
 void CellPool::take_from_others(std::vector<Cell>& free) {
-  const auto holder = holders_.begin();
+  const auto holder = stocked_.begin();
   std::vector<Cell>& others = own_.find(*holder)->second;
   free.push_back(others.back());
   others.pop_back();
-  if (others.empty()) holders_.erase(holder);
+  if (others.empty()) stocked_.erase(holder);
+}
+
+void Residency::cut(size_t length) {
+  SLUICE_CHECK(length <= committed_.size(), "a path is cut to a length that it has");
+  committed_.resize(length);
 }
 
 void Residency::enter(NodeId node, Resident resident) {

@@ -6,14 +6,16 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "base/ids.h"
 
 namespace sluice {
 
-// Cells 0 … size - 1 of a model, the same at every stage. A cell may be given out again as soon as nothing that is
-// still to enter refers to it: batches are FIFO, so older rows have passed before it is written again.
+// Cells 0 … size - 1 of a model, the same at every stage, and how many hold each: nodes, and sequences that have
+// committed its token. A cell is free if and only if nobody holds it. It may then be given out again at once: batches
+// are FIFO, so rows that refer to it have passed before it is written anew.
 //
 // Memory is read in lines and pages, so the cells of a sequence should lie side by side: a sequence is given a block of
 // them at a time, and what it gives back stays its own until it ends. Only when no whole block is left are single ones
@@ -24,24 +26,30 @@ class CellPool {
 
   explicit CellPool(int32_t size);
   size_t available() const { return available_; }  // to any sequence
+  // How many holders cells have beside their first.
+  size_t shared() const { return shared_; }
   // REQUIRES: available() > 0. The one that the sequence gave back last comes first, so that a tree stays in a few
   // cache lines.
   Cell take(SequenceId sequence);
-  void give_back(SequenceId sequence, Cell cell);
-  void close(SequenceId sequence);  // what it has given back is everybody's again
+  void share(Cell cell);                           // one holder more. REQUIRES: it has one
+  void give_back(SequenceId sequence, Cell cell);  // one less. REQUIRES: the same
+  bool is_shared(Cell cell) const { return holders_[place(cell)] > 1; }
+  void close(SequenceId sequence);  // what it was the last to give back is everybody's again
 
  private:
-  void share(Cell cell);
+  static size_t place(Cell cell) { return static_cast<size_t>(cell.value); }
+  void scatter(Cell cell);
   void take_block(std::vector<Cell>& free);
   void take_from_others(std::vector<Cell>& free);
 
   int32_t size_;
-  size_t available_;
+  size_t available_, shared_ = 0;
+  std::vector<uint32_t> holders_;                // by cell, how many
   std::vector<int32_t> whole_;                   // blocks of which every cell is free and nobody's
   std::vector<std::vector<Cell>> loose_;         // by block: those cells of others that are
   std::set<int32_t> scattered_;                  // the blocks of which some cells are loose
   std::map<SequenceId, std::vector<Cell>> own_;  // what is free to one sequence
-  std::set<SequenceId> holders_;                 // the sequences to which something is
+  std::set<SequenceId> stocked_;                 // the sequences to which something is
 };
 
 // A node that isn't here waits: it has not entered the model.
@@ -53,8 +61,12 @@ struct Resident {
 
 class Residency {
  public:
-  std::vector<Cell> committed;  // committed[i] holds token i of the sequence; not all of them may have entered yet
-  size_t settled = 0;           // of a head: how many of the committed tokens will not be computed again
+  size_t settled = 0;  // of a head: how many of the committed tokens will not be computed again
+
+  // committed()[i] holds token i of the sequence; those behind have not entered yet, or not been verified.
+  std::span<const Cell> committed() const { return committed_; }
+  void commit(Cell cell) { committed_.push_back(cell); }
+  void cut(size_t length);  // REQUIRES: no longer than committed()
 
   bool entered(NodeId node) const { return find(node) != nullptr; }
   const Resident* find(NodeId node) const {
@@ -69,6 +81,7 @@ class Residency {
   std::vector<Cell> cells() const;  // of the nodes
 
  private:
+  std::vector<Cell> committed_;
   // By the node's id less first_: ids rise, so those that are here are close to one another.
   std::deque<Resident> slots_;
   int32_t first_ = 0;

@@ -104,7 +104,7 @@ TEST_P(Continues, TheNextTurnAnswersAsOneLongPrompt) {
     finish(*engine);
     const Request& before = engine->request(first);
     const auto text = before.tokens;
-    const size_t computed = before.speculation.target.committed.size(), kept = std::min(GetParam().kept, text.size());
+    const size_t computed = before.speculation.target.committed().size(), kept = std::min(GetParam().kept, text.size());
     RequestSpec next = ask("", 20);
     next.prompt.assign(text.begin(), text.begin() + static_cast<ptrdiff_t>(kept));
     next.prompt.insert(next.prompt.end(), GetParam().beyond.begin(), GetParam().beyond.end());

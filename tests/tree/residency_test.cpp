@@ -33,6 +33,25 @@ TEST(CellPool, GivesOutAgainFirstWhatCameBackLast) {
   EXPECT_EQ(pool.take(kOne), a);
 }
 
+TEST(CellPool, ACellIsFreeWhenItsLastHolderLetsGo) {
+  CellPool pool(2);
+  const Cell cell = pool.take(kOne);
+  pool.share(cell);
+  pool.share(cell);
+  EXPECT_EQ(pool.shared(), 2u);
+  pool.give_back(kOne, cell);
+  pool.close(kOne);
+  pool.give_back(kTwo, cell);
+  EXPECT_EQ(pool.available(), 1u);
+  EXPECT_FALSE(pool.is_shared(cell));
+  pool.give_back(kTwo, cell);
+  EXPECT_EQ(pool.available(), 2u);
+  EXPECT_EQ(pool.take(kTwo), cell) << "the last one's own";
+  pool.give_back(kTwo, cell);
+  EXPECT_BROKEN(pool.give_back(kTwo, cell), "by who holds it");
+  EXPECT_BROKEN(pool.share(cell), "that somebody holds");
+}
+
 TEST(CellPool, KeepsTheCellsOfASequenceTogether) {
   constexpr int32_t kBlock = CellPool::kBlock;
   CellPool pool(2 * kBlock);
