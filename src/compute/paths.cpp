@@ -34,6 +34,25 @@ void Paths::commit(SequenceId sequence, Cell cell) {
   std::vector<Cell>& path = found->second;
   SLUICE_CHECK(entry(cell).position == static_cast<int32_t>(path.size()), "a commit is not the next position");
   path.push_back(cell);
+  ++cells_[static_cast<size_t>(cell.value)].holders;
+}
+
+void Paths::fork(const Fork& fork) {
+  const auto from = committed_.find(fork.from);
+  SLUICE_CHECK(from != committed_.end(), "a fork of a sequence that isn't open");
+  const auto length = static_cast<size_t>(fork.length);
+  SLUICE_CHECK(fork.length >= 0 && length <= from->second.size(), "a path is forked beyond its end");
+  std::vector<Cell> path(from->second.begin(), from->second.begin() + fork.length);
+  for (const Cell cell : path)
+    SLUICE_CHECK(entry(cell).holders < kMostHolders, "a cell belongs to more sequences than it may");
+  const auto [at, fresh] = committed_.try_emplace(fork.sequence, std::move(path));
+  SLUICE_CHECK(fresh, "a sequence is opened twice");
+  for (const Cell cell : at->second) ++cells_[static_cast<size_t>(cell.value)].holders;
+}
+
+void Paths::cut(std::vector<Cell>& path, size_t length) {
+  for (const Cell cell : std::span(path).subspan(length)) --cells_[static_cast<size_t>(cell.value)].holders;
+  path.resize(length);
 }
 
 void Paths::apply(const PathUpdate& update) {
@@ -41,16 +60,21 @@ void Paths::apply(const PathUpdate& update) {
                      const bool fresh = committed_.try_emplace(open.sequence).second;
                      SLUICE_CHECK(fresh, "a sequence is opened twice");
                    },
-                   [&](const Commit& c) { commit(c.sequence, c.cell); },
+                   [&](const Fork& f) { fork(f); }, [&](const Commit& c) { commit(c.sequence, c.cell); },
                    [&](const Truncate& truncate) {
                      const auto found = committed_.find(truncate.sequence);
                      SLUICE_CHECK(found != committed_.end(), "a sequence to truncate isn't open");
                      const auto length = static_cast<size_t>(truncate.length);
                      SLUICE_CHECK(truncate.length >= 0 && length <= found->second.size(),
                                   "a path is cut beyond its end");
-                     found->second.resize(length);
+                     cut(found->second, length);
                    },
-                   [&](const Close& close) { committed_.erase(close.sequence); }},
+                   [&](const Close& close) {
+                     const auto found = committed_.find(close.sequence);
+                     if (found == committed_.end()) return;
+                     cut(found->second, 0);
+                     committed_.erase(found);
+                   }},
              update);
 }
 
@@ -63,8 +87,7 @@ void Paths::enter(const Row& row) {
                      (parent.sequence == row.sequence && parent.position == row.position - 1),
                  "a parent is not the token before its child");
   }
-  const Entry& old = entry(row.cell);
-  SLUICE_CHECK(!is_committed(old.sequence, row.cell, old.position), "a committed cell is given out again");
+  SLUICE_CHECK(entry(row.cell).holders == 0, "a committed cell is given out again");
   cells_[static_cast<size_t>(row.cell.value)] = {row.sequence, row.position, row.parent};
   if (row.kind == Row::Kind::kPrompt) commit(row.sequence, row.cell);
 }

@@ -23,7 +23,7 @@ struct Path {
 };
 
 // Invariant: the committed cell at index i of a sequence holds its token at position i. A committed cell may belong to
-// another sequence with the same prefix.
+// several sequences with the same prefix; it is not written anew as long as it belongs to one.
 class Paths {
  public:
   explicit Paths(int32_t n_cells) : cells_(static_cast<size_t>(n_cells)) {}
@@ -41,9 +41,12 @@ class Paths {
     SequenceId sequence;
     int32_t position = -1;
     Cell parent;
+    int32_t holders = 0;  // sequences that have committed it
   };
   bool is_committed(SequenceId sequence, Cell cell, int32_t position) const;
   void commit(SequenceId sequence, Cell cell);
+  void fork(const Fork& fork);
+  void cut(std::vector<Cell>& path, size_t length);
   const Entry& entry(Cell cell) const;
 
   std::vector<Entry> cells_;

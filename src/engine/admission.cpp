@@ -40,23 +40,41 @@ Request& Admission::add(RequestSpec spec, size_t cells) {
     SLUICE_CHECK(!previous.heir, "a request is continued once");
     previous.heir = id;
   }
+  if (const Request* const other = origin(request)) {
+    // The prompt's last token becomes the root, so it is computed again in any case.
+    const auto end = request.tokens.begin() + std::min(std::ssize(request.tokens) - 1, std::ssize(other->tokens));
+    const auto differs = std::mismatch(request.tokens.begin(), end, other->tokens.begin()).first;
+    request.in_common = static_cast<size_t>(differs - request.tokens.begin());
+  }
   waiting_.push_back(&request);
   return request;
 }
 
+Request* Admission::origin(const Request& request) {
+  const auto id = request.spec.continues ? request.spec.continues : request.spec.shares;
+  Request* const other = id ? find_if_there(*id) : nullptr;
+  return other != nullptr && other->finish != Finish::kFailed ? other : nullptr;
+}
+
+// Not beyond the first token of its answer: then a head has been given all of the prompt.
+bool Admission::waits_for_origin(const Request& request) {
+  const Request* const other = request.spec.shares ? origin(request) : nullptr;
+  if (other == nullptr || other->finish != Finish::kNone || other->n_answer() > 1) return false;
+  return std::any_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
+    const bool both_ask =
+        lane.model() == kTarget ||
+        (request.source_of(lane.model()) && other->source_of(lane.model()) && other->method.traits.speculates);
+    return both_ask && other->residency(lane.model()).committed().size() < request.in_common;
+  });
+}
+
 Request* Admission::next() {
-  Request& request = *waiting_.front();
-  if (!make_room(request)) return nullptr;
-  waiting_.pop_front();
-  reserved_ += request.reserved_cells;
-  Request* const previous = request.spec.continues ? find_if_there(*request.spec.continues) : nullptr;
-  if (previous != nullptr) go_on(request, *previous);
-  if (!request.sequence.valid()) {
-    request.sequence = SequenceId(next_sequence_++);
-    for (Lane& lane : lanes_) lane.open(request);
-  }
-  by_sequence_[request.sequence] = &request;
-  count_promised(request);
+  const auto first = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [this](const Request* request) { return !waits_for_origin(*request); });
+  if (first == waiting_.end() || !make_room(**first)) return nullptr;
+  Request& request = **first;
+  waiting_.erase(first);
+  begin(request);
   return &request;
 }
 
@@ -84,53 +102,71 @@ Request* Admission::holder(SequenceId sequence) {
   return at == by_sequence_.end() ? nullptr : at->second;
 }
 
-// Whether there are cells for the request, finished ones having given up theirs as far as need be: the oldest first,
-// those that somebody goes on with last, and its own predecessor not at all.
-bool Admission::make_room(const Request& request) {
-  const Request* const previous = request.spec.continues ? find_if_there(*request.spec.continues) : nullptr;
-  const auto fits = [&] {
-    const size_t others = reserved_ - (previous == nullptr ? 0 : previous->reserved_cells);
-    return std::all_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
-      return others + request.reserved_cells <= static_cast<size_t>(lane.n_cells());
-    });
-  };
-  for (const bool continued : {false, true})
-    for (auto& [id, other] : requests_) {
-      if (fits()) return true;
-      const bool holds = other.finish != Finish::kNone && other.finish != Finish::kFailed && other.reserved_cells > 0;
-      if (holds && other.heir.has_value() == continued && other.heir != request.id) give_up_cells(other);
-    }
-  return fits();
-}
-
-// Takes over the sequence of its predecessor, which is forgotten: what both have in common is not computed again.
-void Admission::go_on(Request& request, Request& previous) {
-  const bool broken = previous.finish == Finish::kFailed;
-  if (previous.sequence.valid() && !broken) {
-    request.sequence = previous.sequence;
-    const std::vector<size_t> keeps = kept_of(previous, request);
-    for (size_t m = 0; m < lanes_.size(); ++m) lanes_[m].continue_from(previous, request, keeps[m]);
-    request.stats.reused_tokens = static_cast<int64_t>(keeps.front());
-    reserved_ -= previous.reserved_cells;
-  }
-  requests_.erase(previous.id);
-}
-
-// How many tokens of a finished request each model need not compute again.
-std::vector<size_t> Admission::kept_of(const Request& previous, const Request& request) const {
-  const std::vector<Token>& prompt = request.spec.prompt;
-  std::vector<size_t> kept;
+Admission::Start Admission::start_of(const Request& request) {
+  Request* const other = origin(request);
+  if (other == nullptr || !other->sequence.valid()) return {.kept = std::vector<size_t>(lanes_.size())};
+  Start start{.origin = other};
   for (const Lane& lane : lanes_) {
-    // The prompt's last token becomes the root, so it is computed again in any case.
-    const size_t limit = std::min(previous.residency(lane.model()).committed().size(), prompt.size() - 1);
-    const auto end = prompt.begin() + static_cast<ptrdiff_t>(limit);
-    kept.push_back(
-        static_cast<size_t>(std::mismatch(prompt.begin(), end, previous.tokens.begin()).first - prompt.begin()));
+    const size_t there =
+        request.spec.continues ? other->residency(lane.model()).committed().size() : lane.can_share(*other);
+    start.kept.push_back(std::min(request.in_common, there));
   }
   for (const SourceSlot& slot : request.sources)
     if (const size_t model = slot.draft ? *slot.draft + 1 : 0; model > 0 && lanes_[model].head())
-      kept[0] = std::min(kept[0], lanes_[model].head()->target_keeps(kept[model]));
-  return kept;
+      start.kept[0] = std::min(start.kept[0], lanes_[model].head()->target_keeps(start.kept[model]));
+  return start;
+}
+
+// Whether there are cells for the request, finished ones having given up theirs as far as need be: the oldest first,
+// those that somebody goes on with last, and its own predecessor not at all.
+bool Admission::make_room(const Request& request) {
+  if (fits(request)) return true;
+  for (const bool continued : {false, true})
+    for (auto& [id, other] : requests_) {
+      const bool holds = other.finish != Finish::kNone && other.finish != Finish::kFailed && other.reserved_cells > 0;
+      const bool goes_on = other.heir || request.spec.shares == id;
+      if (!holds || goes_on != continued || other.heir == request.id) continue;
+      give_up_cells(other);
+      if (fits(request)) return true;
+    }
+  return false;
+}
+
+// What it shares is there already; what others share with its predecessor stays there.
+bool Admission::fits(const Request& request) {
+  const Start start = start_of(request);
+  return std::all_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
+    const size_t kept = start.kept[static_cast<size_t>(lane.model().value)];
+    size_t needed = lane.needed(reserved_ + request.reserved_cells);
+    if (start.origin != nullptr && request.spec.continues)
+      needed = needed + lane.shared_behind(*start.origin, kept) - start.origin->reserved_cells;
+    else
+      needed -= kept;
+    return needed <= static_cast<size_t>(lane.n_cells());
+  });
+}
+
+// What it has in common with its origin is not computed again. A predecessor is forgotten.
+void Admission::begin(Request& request) {
+  const auto [origin, kept] = start_of(request);
+  const bool takes_over = origin != nullptr && request.spec.continues;
+  request.sequence = takes_over ? origin->sequence : SequenceId(next_sequence_++);
+  for (size_t m = 0; m < lanes_.size(); ++m)
+    if (takes_over)
+      lanes_[m].continue_from(*origin, request, kept[m]);
+    else if (origin != nullptr)
+      lanes_[m].fork(*origin, request, kept[m]);
+    else
+      lanes_[m].open(request);
+  request.stats.reused_tokens = static_cast<int64_t>(kept.front());
+  reserved_ += request.reserved_cells;
+  if (takes_over) reserved_ -= origin->reserved_cells;
+  if (request.spec.continues) {
+    by_sequence_.erase(find(*request.spec.continues).sequence);
+    requests_.erase(*request.spec.continues);
+  }
+  by_sequence_[request.sequence] = &request;
+  count_promised(request);
 }
 
 // A finished request's: it can still be looked at, and who continues it computes all of its tokens again.

@@ -12,9 +12,10 @@
 
 namespace sluice {
 
-// All requests from their submission to their release: who waits for cells, who holds them, who goes on from whom. A
-// request begins when there are cells for all of its tokens in every model, in the order of submission; until then it
-// waits. What finished requests still hold for those that continue them is given up for it, the oldest first.
+// All requests from their submission to their release: who waits for cells, who holds them, who goes on from whom, who
+// shares whose. A request begins when there are cells for all of its tokens in every model, in the order of submission;
+// until then it waits, and lets others go first only while the prompt is computed of which it will share cells. What
+// finished requests still hold for those that continue them is given up for it, the oldest first.
 class Admission {
  public:
   // REQUIRES: the lanes outlive this.
@@ -27,10 +28,10 @@ class Admission {
   Request& add(RequestSpec spec, size_t cells);
 
   size_t waiting() const { return waiting_.size(); }
-  // The first that waits, if there is room for it: it holds its cells then and has a sequence, its predecessor's if it
-  // continues one, which is forgotten. Null: it must wait. REQUIRES: waiting() > 0.
+  // The first that waits for nothing but cells, if there is room for it: it holds its cells then and has a sequence,
+  // its predecessor's if it continues one, which is forgotten. Null: it must wait.
   Request* next();
-  // Out of the queue: the first, or one that has not begun.
+  // Out of the queue: the first, or one that has not begun. REQUIRES: waiting() > 0.
   Request& drop_first();
   void withdraw(Request& request);
 
@@ -48,9 +49,18 @@ class Admission {
   void count_promised(Request& request);
 
  private:
+  // Whom the request continues or shares cells with, if that is still there and whole; null: nobody.
+  Request* origin(const Request& request);
+  bool waits_for_origin(const Request& request);
+  // With what it would begin now: null, or its origin that has cells, and with how many of their tokens by model.
+  struct Start {
+    Request* origin = nullptr;
+    std::vector<size_t> kept;
+  };
+  Start start_of(const Request& request);
   bool make_room(const Request& request);
-  void go_on(Request& request, Request& previous);
-  std::vector<size_t> kept_of(const Request& previous, const Request& request) const;
+  bool fits(const Request& request);
+  void begin(Request& request);
   void give_up_cells(Request& request);
 
   std::span<Lane> lanes_;

@@ -100,6 +100,12 @@ void Engine::release(RequestId id) {
   feed();
 }
 
+size_t Engine::held_cells() const {
+  size_t cells = 0;
+  for (const Lane& lane : lanes_) cells += lane.held_cells();
+  return cells;
+}
+
 Status Engine::set_method(RequestId id, const std::string& method, const std::vector<SourceKind>& sources) {
   Request& request = admission_.find(id);
   SLUICE_TRY(auto means, means_.find(method, request.spec.method_options, sources, request.spec.sampling.rule));

@@ -64,12 +64,15 @@ class Engine {
   Status check_request(const RequestSpec& spec) const;
   // Ends a request before its time; a no-op for a finished one.
   void cancel(RequestId request);
-  // Forgets a finished request; its cells are free again. What `continues` it must come before.
+  // Forgets a finished request; its cells are free again, but for those that others share. What `continues` it must
+  // come before.
   void release(RequestId request);
 
   // Whether a request is still running or waits to.
   bool busy() const { return !running_.empty() || waiting() > 0; }
   size_t waiting() const { return admission_.waiting(); }
+  // Of all models, those that requests hold; finished ones do until they are released or their cells are needed.
+  size_t held_cells() const;
   // Waits for the next event, handles all that has happened, feeds the first stage. What breaks one request ends that
   // request (Finish::kFailed); when a worker or the engine itself fails, all end, and this error is what every later
   // step says. REQUIRES: busy() or a time to wait for, unless it has failed.

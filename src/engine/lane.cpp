@@ -16,13 +16,39 @@ Room Lane::room(bool prompts) const {
           .head = head()};
 }
 
+// A head computes again what has not settled, in its cells: those are not others' too.
+size_t Lane::can_share(const Request& from) const {
+  const Residency& there = this->there(from);
+  const auto committed = there.committed();
+  if (committed.empty() || cells_.holders(committed.front()) >= kMostHolders) return 0;
+  const size_t known = news_.known(from.sequence, committed.size());
+  return head_ ? std::min(known, there.settled) : known;
+}
+
+void Lane::fork(const Request& from, Request& request, size_t length) {
+  if (length == 0) return open(request);
+  for (const Cell cell : there(from).committed().first(length)) {
+    cells_.share(cell);
+    there(request).commit(cell);
+  }
+  there(request).settled = std::min(length, there(from).settled);
+  news_.fork(request.sequence, from.sequence, length, request.spec.sampling);
+}
+
+size_t Lane::shared_behind(const Request& request, size_t kept) const {
+  if (cells_.shared() == 0) return 0;
+  const auto cut = there(request).committed().subspan(kept);
+  return static_cast<size_t>(
+      std::count_if(cut.begin(), cut.end(), [this](Cell cell) { return cells_.holders(cell) > 1; }));
+}
+
 void Lane::continue_from(Request& previous, Request& request, size_t kept) {
   Residency& old = there(previous);
   for (const Cell cell : old.committed().subspan(kept)) cells_.give_back(request.sequence, cell);
   old.cut(kept);
   old.settled = std::min(kept, old.settled);
   there(request) = std::exchange(old, {});
-  news_.truncate(request.sequence, static_cast<int32_t>(kept), request.spec.sampling);
+  news_.truncate(request.sequence, kept, request.spec.sampling);
 }
 
 void Lane::close(Request& request) {

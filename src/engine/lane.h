@@ -27,6 +27,11 @@ class Lane {
   ModelId model() const { return model_; }
   int32_t n_cells() const { return n_cells_; }
   size_t free_cells() const { return cells_.available(); }
+  size_t held_cells() const { return static_cast<size_t>(n_cells_) - cells_.available(); }
+  // Of so many cells that requests have reserved, each for itself, how many there must be: what several share is one.
+  size_t needed(size_t reserved) const { return reserved - cells_.shared(); }
+  // How many of the request's committed cells behind the first `kept` are others' too.
+  size_t shared_behind(const Request& request, size_t kept) const;
   // What it can take. prompts: some wait to enter the target.
   Room room(bool prompts) const;
 
@@ -38,6 +43,11 @@ class Lane {
 
   // The request's sequence begins, with nothing committed.
   void open(const Request& request) { news_.open(request.sequence, request.spec.sampling); }
+  // It begins with the first `length` tokens that another has committed, in the same cells. REQUIRES: length is no more
+  // than can_share().
+  void fork(const Request& from, Request& request, size_t length);
+  // With how many of its committed tokens another sequence may begin.
+  size_t can_share(const Request& from) const;
   // A request goes on in the sequence of `previous`, which has ended, after the first `kept` of its committed tokens;
   // that one holds nothing any more. REQUIRES: kept is no more than there are.
   void continue_from(Request& previous, Request& request, size_t kept);
@@ -62,6 +72,7 @@ class Lane {
 
  private:
   Residency& there(Request& request) const { return request.residency(model_); }
+  const Residency& there(const Request& request) const { return request.residency(model_); }
 
   ModelId model_;
   int32_t n_cells_;

@@ -39,6 +39,8 @@ Status check(const RequestSpec& spec, int32_t context, int32_t n_tokens) {
     return input_error("the prompt has " + std::to_string(spec.prompt.size()) +
                        " tokens, which leaves no room for an answer in a context of " + std::to_string(context) +
                        " (--context)");
+  if (spec.continues && spec.shares)
+    return input_error("a request continues another or shares the cells of one, not both");
   if (spec.max_tokens < 1) return input_error("--max-tokens must be at least 1");
   for (const Token token : spec.prompt)
     if (token < 0 || token >= n_tokens)

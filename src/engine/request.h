@@ -41,6 +41,9 @@ struct RequestSpec {
   // Goes on in the sequence of this finished request: what its committed tokens share with `prompt` is not computed
   // again.
   std::optional<RequestId> continues;
+  // Begins with the cells of what `prompt` has in common with this request, which may be running. It waits for them as
+  // long as that one's prompt is computed; if they are gone, it computes all itself. Not with `continues`.
+  std::optional<RequestId> shares;
 };
 
 // What must be right of a request whatever serves it, in a context of so many tokens by a model of `n_tokens`. Errors
@@ -89,6 +92,7 @@ struct Request {
   std::vector<Token> tokens;  // the prompt, then the answer; the last one is the tree's root
   size_t n_prompt() const { return spec.prompt.size(); }
   size_t n_answer() const { return tokens.size() - spec.prompt.size(); }
+  size_t in_common = 0;           // tokens with whom it continues or shares cells, its last prompt token not counted
   size_t reserved_cells = 0;      // by every model, for its committed tokens and the root
   std::vector<size_t> promised;   // of them, by model, how many it has not taken yet, as last counted
   std::optional<RequestId> heir;  // that will go on in its sequence

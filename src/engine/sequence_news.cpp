@@ -5,26 +5,59 @@
 
 namespace sluice {
 
-void SequenceNews::truncate(SequenceId sequence, int32_t length, const SamplingParams& sampling) {
+namespace {
+
+template <class Update>
+bool is_of(const PathUpdate& update, SequenceId sequence) {
+  return std::holds_alternative<Update>(update) && sequence_of(update) == sequence;
+}
+
+}  // namespace
+
+std::vector<PathUpdate>::iterator SequenceNews::beginning(SequenceId sequence) {
+  return std::find_if(waiting_.begin(), waiting_.end(),
+                      [sequence](const PathUpdate& update) { return is_of<Fork>(update, sequence); });
+}
+
+// Of what has not gone out itself, that with which it begins is forked: then it may end without having been heard of.
+void SequenceNews::fork(SequenceId sequence, SequenceId from, size_t length, const SamplingParams& sampling) {
+  Fork fork{sequence, from, static_cast<int32_t>(length), sampling};
+  const auto first = beginning(from);
+  if (first == waiting_.end()) return waiting_.emplace_back(std::move(fork)), void();
+  fork.from = std::get<Fork>(*first).from;
+  waiting_.insert(std::next(first), std::move(fork));
+}
+
+void SequenceNews::truncate(SequenceId sequence, size_t length, const SamplingParams& sampling) {
   if (const auto unopened = unopened_.find(sequence); unopened != unopened_.end()) {
     unopened->second = sampling;  // there is nothing to be cut
     return;
   }
-  // With nothing in between the shorter one of two says all.
-  for (PathUpdate& update : waiting_)
-    if (auto* cut = std::get_if<Truncate>(&update); cut != nullptr && cut->sequence == sequence) {
-      *cut = {sequence, std::min(cut->length, length), sampling};
-      return;
-    }
-  waiting_.push_back(Truncate{sequence, length, sampling});
+  auto kept = static_cast<int32_t>(length);
+  if (const auto first = beginning(sequence); first != waiting_.end()) {
+    auto& fork = std::get<Fork>(*first);
+    fork.length = std::min(fork.length, kept);
+    fork.sampling = sampling;
+    return;
+  }
+  // The shorter one of two says all: nothing lies between them but forks of what both keep.
+  for (const PathUpdate& update : waiting_)
+    if (is_of<Truncate>(update, sequence)) kept = std::min(kept, std::get<Truncate>(update).length);
+  std::erase_if(waiting_, [sequence](const PathUpdate& update) { return is_of<Truncate>(update, sequence); });
+  waiting_.emplace_back(Truncate{sequence, kept, sampling});
 }
 
 void SequenceNews::close(SequenceId sequence) {
   if (unopened_.erase(sequence) > 0) return;
-  std::erase_if(waiting_, [sequence](const PathUpdate& update) {  // nobody will ask
-    return std::visit([sequence](const auto& known) { return known.sequence == sequence; }, update);
-  });
-  waiting_.push_back(Close{sequence});
+  const bool heard_of = beginning(sequence) == waiting_.end();
+  std::erase_if(waiting_, [sequence](const PathUpdate& update) { return sequence_of(update) == sequence; });
+  if (heard_of) waiting_.emplace_back(Close{sequence});
+}
+
+size_t SequenceNews::known(SequenceId sequence, size_t committed) const {
+  const auto waits = [sequence](const PathUpdate& update) { return is_of<Commit>(update, sequence); };
+  const auto waiting = static_cast<size_t>(std::count_if(waiting_.begin(), waiting_.end(), waits));
+  return committed - std::min(committed, waiting);
 }
 
 void SequenceNews::need(SequenceId sequence) {

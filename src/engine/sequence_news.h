@@ -1,6 +1,7 @@
 // What the workers of a model have still to be told of the sequences.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <utility>
 #include <vector>
@@ -16,9 +17,15 @@ namespace sluice {
 class SequenceNews {
  public:
   void open(SequenceId sequence, const SamplingParams& sampling) { unopened_[sequence] = sampling; }
+  // The sequence begins with the first `length` tokens of `from`, of which workers know as many: known().
+  void fork(SequenceId sequence, SequenceId from, size_t length, const SamplingParams& sampling);
   void commit(SequenceId sequence, Cell cell) { waiting_.push_back(Commit{sequence, cell}); }
-  void truncate(SequenceId sequence, int32_t length, const SamplingParams& sampling);
+  void truncate(SequenceId sequence, size_t length, const SamplingParams& sampling);
   void close(SequenceId sequence);
+
+  // Of so many tokens that a sequence has committed, how many workers know at the least, whatever becomes of what
+  // waits.
+  size_t known(SequenceId sequence, size_t committed) const;
 
   // A row of the sequence goes out next: whoever computes it must know of the sequence.
   void need(SequenceId sequence);
@@ -26,7 +33,11 @@ class SequenceNews {
   std::vector<PathUpdate> take() { return std::exchange(waiting_, {}); }
 
  private:
+  // The fork with which a sequence begins, if that waits.
+  std::vector<PathUpdate>::iterator beginning(SequenceId sequence);
+
   std::map<SequenceId, SamplingParams> unopened_;  // of which no row has gone out
+  // Nothing in it depends on what waits before it of another sequence.
   std::vector<PathUpdate> waiting_;
 };
 

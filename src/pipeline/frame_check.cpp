@@ -50,6 +50,16 @@ Status check_draws(const Draws& draws, int32_t n_tokens) {
   return check_within("a bend's number of tokens", bend.f, int64_t{n_tokens} + 1);
 }
 
+// How tokens are to be drawn from now on; null if the update does not say.
+const SamplingParams* sampling_of(const PathUpdate& update) {
+  return std::visit(
+      [](const auto& held) -> const SamplingParams* {
+        if constexpr (requires { held.sampling; }) return &held.sampling;
+        return nullptr;
+      },
+      update);
+}
+
 }  // namespace
 
 StageLimits StageLimits::of(const StageRecipe& recipe, const ModelFile& model) {
@@ -95,12 +105,11 @@ Status FrameCheck::check(const Batch& batch) {
 }
 
 Status FrameCheck::check(const PathUpdate& update) const {
-  const auto* open = std::get_if<Open>(&update);
-  const auto* cut = std::get_if<Truncate>(&update);
-  if (open == nullptr && cut == nullptr) return {};
+  const SamplingParams* sampling = sampling_of(update);
+  if (sampling == nullptr) return {};
   const auto tokens = static_cast<int32_t>(std::min<int64_t>(end_of_tokens(), std::numeric_limits<int32_t>::max()));
-  const Status sampling = sluice::check(open != nullptr ? open->sampling : cut->sampling, tokens);
-  return sampling ? sampling : refuse(sampling.error().message);
+  const Status right = sluice::check(*sampling, tokens);
+  return right ? right : refuse(right.error().message);
 }
 
 // A path has a cell for each position.
@@ -162,12 +171,12 @@ Status FrameCheck::check_for_head(const Batch& batch) const {
 Status FrameCheck::follow(const Batch& batch) {
   try {
     for (const PathUpdate& update : batch.updates) {
-      const auto* open = std::get_if<Open>(&update);
+      const bool begins = std::holds_alternative<Open>(update) || std::holds_alternative<Fork>(update);
       const auto* close = std::get_if<Close>(&update);
-      if (open != nullptr && std::ssize(open_) >= limits_.n_cells) return refuse("more sequences than cells");
+      if (begins && std::ssize(open_) >= limits_.n_cells) return refuse("more sequences than cells");
       if (close != nullptr && open_.erase(close->sequence) == 0) return refuse("a sequence is closed that isn't open");
       paths_.apply(update);
-      if (open != nullptr) open_.insert(open->sequence);
+      if (begins) open_.insert(sequence_of(update));
     }
     for (const Row& row : batch.rows) paths_.enter(row);
   } catch (const BrokenInvariant& broken) {

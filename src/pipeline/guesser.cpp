@@ -11,6 +11,8 @@ void Guesser::enter(const Batch& batch) {
   for (const PathUpdate& update : batch.updates) {
     if (const auto* open = std::get_if<Open>(&update)) {
       sampling_[open->sequence] = open->sampling;
+    } else if (const auto* fork = std::get_if<Fork>(&update)) {
+      sampling_[fork->sequence] = fork->sampling;
     } else if (const auto* cut = std::get_if<Truncate>(&update)) {
       sampling_[cut->sequence] = cut->sampling;
     } else if (const auto* close = std::get_if<Close>(&update)) {

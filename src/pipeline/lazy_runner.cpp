@@ -29,6 +29,7 @@ void LazyRunner::logits(std::span<const Row> rows, std::span<float> logits) {
     for (Cell cell = row.parent; cell.valid() && !at(cell).computed; cell = at(cell).row.parent) {
       at(cell).computed = true;
       needed.push_back(at(cell).row);
+      needed.back().sequence = row.sequence;  // the one that it came with may have ended, or been cut
     }
   // An ancestor of one row may be another: both are wanted, and their keys and values are written before they are read.
   std::vector<size_t> order(needed.size());

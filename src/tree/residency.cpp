@@ -37,7 +37,7 @@ void CellPool::share(Cell cell) {
 }
 
 void CellPool::give_back(SequenceId sequence, Cell cell) {
-  uint32_t& holders = holders_[place(cell)];
+  int32_t& holders = holders_[place(cell)];
   SLUICE_CHECK(holders > 0, "a cell is given back by who holds it");
   if (--holders > 0) {
     --shared_;

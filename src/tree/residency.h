@@ -33,7 +33,7 @@ class CellPool {
   Cell take(SequenceId sequence);
   void share(Cell cell);                           // one holder more. REQUIRES: it has one
   void give_back(SequenceId sequence, Cell cell);  // one less. REQUIRES: the same
-  bool is_shared(Cell cell) const { return holders_[place(cell)] > 1; }
+  int32_t holders(Cell cell) const { return holders_[place(cell)]; }
   void close(SequenceId sequence);  // what it was the last to give back is everybody's again
 
  private:
@@ -44,7 +44,7 @@ class CellPool {
 
   int32_t size_;
   size_t available_, shared_ = 0;
-  std::vector<uint32_t> holders_;                // by cell, how many
+  std::vector<int32_t> holders_;                 // by cell, how many
   std::vector<int32_t> whole_;                   // blocks of which every cell is free and nobody's
   std::vector<std::vector<Cell>> loose_;         // by block: those cells of others that are
   std::set<int32_t> scattered_;                  // the blocks of which some cells are loose

@@ -31,6 +31,11 @@ void Verifier::Path::append(const Row& row) {
   cells.push_back(row.cell);
 }
 
+Verifier::Path Verifier::Path::first(int32_t length) const {
+  SLUICE_CHECK(length >= 0 && static_cast<size_t>(length) <= tokens.size(), "a path is cut to a length that it has");
+  return {sampling, {tokens.begin(), tokens.begin() + length}, {cells.begin(), cells.begin() + length}, kNoToken};
+}
+
 Verifier::Path& Verifier::at(SequenceId sequence) { return of_sequence(paths_, sequence); }
 const Verifier::Path& Verifier::at(SequenceId sequence) const { return of_sequence(paths_, sequence); }
 
@@ -38,13 +43,14 @@ void Verifier::apply(const PathUpdate& update) {
   if (const auto* open = std::get_if<Open>(&update)) {
     const bool fresh = paths_.try_emplace(open->sequence, Path{open->sampling, {}, {}, kNoToken}).second;
     SLUICE_CHECK(fresh, "a sequence is opened once");
+  } else if (const auto* fork = std::get_if<Fork>(&update)) {
+    Path path = at(fork->from).first(fork->length);
+    path.sampling = fork->sampling;
+    const bool fresh = paths_.try_emplace(fork->sequence, std::move(path)).second;
+    SLUICE_CHECK(fresh, "a sequence is opened once");
   } else if (const auto* cut = std::get_if<Truncate>(&update)) {
     Path& path = at(cut->sequence);
-    SLUICE_CHECK(cut->length >= 0 && static_cast<size_t>(cut->length) <= path.tokens.size(),
-                 "a path is cut to a length that it has");
-    path.tokens.resize(cut->length);
-    path.cells.resize(cut->length);
-    path.expected = kNoToken;
+    path = path.first(cut->length);
     path.sampling = cut->sampling;
   } else if (const auto* close = std::get_if<Close>(&update)) {
     const size_t closed = paths_.erase(close->sequence);

@@ -39,9 +39,10 @@ class Verifier {
   // choose: how rule `reject` chooses.
   explicit Verifier(Choose choose = choose_by_noise) : choose_(std::move(choose)) {}
 
-  // Open: an empty path. Truncate: the path's first `length` tokens stay; whatever follows them is taken. Close:
-  // forgets it. Commit says nothing new here. REQUIRES: Open of a sequence that is not open, the others of one that is;
-  // a length no longer than the path.
+  // Open: an empty path. Fork: one that begins as another's does; whatever follows is taken. Truncate: the path's first
+  // `length` tokens stay; whatever follows them is taken. Close: forgets it. Commit says nothing new here.
+  // REQUIRES: Open and Fork of a sequence that is not open, the others, and what is forked, of one that is; a length no
+  // longer than the path.
   void apply(const PathUpdate& update);
 
   // A prompt row prolongs the path, and whatever follows it is taken.
@@ -88,6 +89,7 @@ class Verifier {
     Cell tail() const { return cells.empty() ? Cell() : cells.back(); }
     bool continued_by(const Row& row) const;
     void append(const Row& row);
+    Path first(int32_t length) const;  // after which whatever comes is taken
   };
 
   Accepted accept(const Alive& alive, Sampler& sampler);

@@ -2,8 +2,8 @@
 // cross a queue inside a process and a network.
 //
 // Order is meaning. From the coordinator to stage 0 and from each stage to the next, batches travel in FIFO order, and
-// everything that changes what a cell or a sequence means (opening, prompt rows, commits, truncations) travels inside
-// them. Only an `Amendment` may overtake.
+// everything that changes what a cell or a sequence means (openings, forks, prompt rows, commits, truncations) travels
+// inside them. Only an `Amendment` may overtake.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +41,15 @@ struct Open {
   SequenceId sequence;
   SamplingParams sampling;
 };
+// A sequence begins with the first `length` tokens of what another has committed, in the same cells: they are not
+// computed again. A cell belongs to kMostHolders sequences at most.
+struct Fork {
+  SequenceId sequence;
+  SequenceId from;
+  int32_t length = 0;
+  SamplingParams sampling;
+};
+inline constexpr int32_t kMostHolders = 256;
 // The token in `cell` is the next one of the committed path.
 struct Commit {
   SequenceId sequence;
@@ -57,7 +66,12 @@ struct Truncate {
 struct Close {
   SequenceId sequence;
 };
-using PathUpdate = std::variant<Open, Commit, Truncate, Close>;
+using PathUpdate = std::variant<Open, Fork, Commit, Truncate, Close>;
+
+// Whose path changes.
+inline SequenceId sequence_of(const PathUpdate& update) {
+  return std::visit([](const auto& held) { return held.sequence; }, update);
+}
 
 // What a row of a head takes of the target: the states of the token in the target's `cell`.
 struct Feature {

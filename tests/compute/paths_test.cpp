@@ -55,6 +55,37 @@ TEST_F(PathsOfOneSequence, AnotherSequenceMayShareACommittedPrefix) {
   EXPECT_EQ(cells(paths, row), (std::vector<int32_t>{10, 50}));
 }
 
+TEST_F(PathsOfOneSequence, AForkBeginsWithAPrefixAndGoesItsOwnWay) {
+  paths.apply(Fork{SequenceId(1), SequenceId(0), 2, {}});
+  const Row row = make_row(1, 7, 2, 50, 11), other = make_row(0, 8, 3, 51, 12);
+  for (const Row& one : {row, other}) paths.enter(one);
+  EXPECT_EQ(cells(paths, row), (std::vector<int32_t>{10, 11, 50}));
+  EXPECT_EQ(cells(paths, other), (std::vector<int32_t>{10, 11, 12, 51}));
+  EXPECT_BROKEN(paths.apply(Fork{SequenceId(2), SequenceId(0), 4, {}}), "beyond its end");
+  EXPECT_BROKEN(paths.apply(Fork{SequenceId(2), SequenceId(3), 1, {}}), "isn't open");
+  EXPECT_BROKEN(paths.apply(Fork{SequenceId(1), SequenceId(0), 1, {}}), "opened twice");
+}
+
+TEST_F(PathsOfOneSequence, ACellIsWrittenAnewWhenNobodyHoldsItAnyMore) {
+  paths.apply(Fork{SequenceId(1), SequenceId(0), 3, {}});
+  paths.apply(Truncate{SequenceId(0), 1, {}});
+  const Row at_11 = make_row(0, 2, 1, 11, 10), at_12 = make_row(0, 2, 1, 12, 10);
+  EXPECT_BROKEN(paths.enter(at_11), "given out again");
+  paths.apply(Truncate{SequenceId(1), 2, {}});
+  paths.enter(at_12);
+  EXPECT_BROKEN(paths.enter(at_11), "given out again");
+  paths.apply(Close{SequenceId(1)});
+  paths.enter(at_11);
+  EXPECT_EQ(cells(paths, at_11), (std::vector<int32_t>{10, 11}));
+}
+
+TEST_F(PathsOfOneSequence, ACellHasSoManyHoldersAtMost) {
+  for (int32_t i = 1; i < kMostHolders; ++i) paths.apply(Fork{SequenceId(i), SequenceId(i - 1), 2, {}});
+  EXPECT_BROKEN(paths.apply(Fork{SequenceId(kMostHolders), SequenceId(1), 1, {}}), "more sequences than it may");
+  paths.apply(Close{SequenceId(1)});
+  paths.apply(Fork{SequenceId(kMostHolders), SequenceId(0), 2, {}});
+}
+
 TEST_F(PathsOfOneSequence, AParentMustBeTheTokenBefore) {
   EXPECT_BROKEN(paths.enter(make_row(0, 1, 3, 40, 11)), "parent");
   EXPECT_BROKEN(paths.enter(make_row(0, 1, 3, 40, -1)), "parent");

@@ -29,11 +29,27 @@ class Story {
   explicit Story(uint64_t seed) : dice_(seed) {}
 
   void open() {
+    if (running_.size() > kMostRequests) return;
     std::vector<Token> prompt;
     for (int32_t n = dice_.between(1, 12); n > 0; --n) prompt.push_back(dice_.below(3));
     Request& request = add(spec_of(std::move(prompt)));
     request.sequence = SequenceId(next_sequence_++);
     lane_.open(request);
+  }
+
+  // From any that is there: running or not, of which rows have gone out or not.
+  void fork() {
+    auto& requests = dice_.chance(0.7) ? running_ : ended_;
+    if (requests.empty() || running_.size() > kMostRequests) return;
+    const Request& other = pick(requests);
+    const auto length = static_cast<size_t>(dice_.between(0, static_cast<int32_t>(lane_.can_share(other))));
+    std::vector<Token> prompt(other.tokens.begin(), other.tokens.begin() + static_cast<ptrdiff_t>(length));
+    for (int32_t n = dice_.between(1, 3); n > 0; --n) prompt.push_back(dice_.below(3));
+    Request& request = add(spec_of(std::move(prompt)));
+    request.sequence = SequenceId(next_sequence_++);
+    lane_.fork(other, request, length);
+    EXPECT_TRUE(std::ranges::equal(committed(request), committed(other).first(length)));
+    forks += length > 0;
   }
 
   // Some requests have rows in the next batch, whatever enters next.
@@ -107,10 +123,9 @@ class Story {
 
   void happen() {
     using Event = void (Story::*)();
-    const auto event = dice_.pick<Event>({&Story::open, &Story::batch, &Story::batch, &Story::batch, &Story::verdict,
-                                          &Story::verdict, &Story::forget, &Story::end, &Story::go_on, &Story::close});
-    if (event == &Story::open && running_.size() > 8) return;
-    (this->*event)();
+    (this->*dice_.pick<Event>({&Story::open, &Story::fork, &Story::fork, &Story::batch, &Story::batch, &Story::batch,
+                               &Story::verdict, &Story::verdict, &Story::forget, &Story::end, &Story::go_on,
+                               &Story::close}))();
   }
 
   // Cells that somebody holds.
@@ -124,10 +139,20 @@ class Story {
       }
     return held;
   }
-  size_t free_cells() const { return lane_.free_cells(); }
+  // How often cells are held.
+  size_t holds() const {
+    size_t holds = 0;
+    for (const auto* requests : {&running_, &ended_})
+      for (const Request& request : *requests)
+        holds += committed(request).size() + request.speculation.target.cells().size();
+    return holds;
+  }
+  const Lane& lane() const { return lane_; }
+  int forks = 0;
 
  private:
-  static constexpr size_t kMostRows = 5;  // of a request
+  static constexpr size_t kMostRows = 5;      // of a request
+  static constexpr size_t kMostRequests = 8;  // that run
 
   static std::span<const Cell> committed(const Request& request) { return request.speculation.target.committed(); }
 
@@ -184,15 +209,100 @@ class Story {
 };
 
 TEST(Lane, ACellIsFreeIfAndOnlyIfNobodyHoldsItWhateverHappens) {
+  int forks = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Story story(seed);
     for (int i = 0; i < 2000; ++i) {
       story.happen();
-      ASSERT_EQ(story.free_cells() + story.held().size(), static_cast<size_t>(kCells)) << "seed " << seed;
+      const size_t held = story.held().size();
+      ASSERT_EQ(story.lane().free_cells() + held, static_cast<size_t>(kCells)) << "seed " << seed << ", event " << i;
+      ASSERT_EQ(story.lane().needed(story.holds()), held);
     }
     story.close_all();
-    EXPECT_EQ(story.free_cells(), static_cast<size_t>(kCells));
+    EXPECT_EQ(story.lane().free_cells(), static_cast<size_t>(kCells));
+    forks += story.forks;
   }
+  EXPECT_GT(forks, 500);
+}
+
+// One that runs, with so many committed tokens.
+Request begun(Lane& lane, int32_t n_committed) {
+  Request request(RequestId(0), spec_of(std::vector<Token>(static_cast<size_t>(n_committed) + 1, 7)));
+  request.promised.resize(1);
+  request.sequence = SequenceId(0);
+  lane.open(request);
+  const std::vector<Planned> plan(static_cast<size_t>(n_committed), Planned{.request = &request});
+  write_batch(lane, BatchId(0), plan);
+  return request;
+}
+
+Request forked(Lane& lane, const Request& from, size_t length, int32_t sequence) {
+  Request request(RequestId(sequence), from.spec);
+  request.promised.resize(1);
+  request.sequence = SequenceId(sequence);
+  lane.fork(from, request, length);
+  return request;
+}
+
+TEST(Lane, ASharedCellIsFreeWhenTheLastOfItsSequencesLetsGo) {
+  Lane lane(kTarget, kCells, 1);
+  Request first = begun(lane, 10);
+  Request second = forked(lane, first, 10, 1), third = forked(lane, second, 6, 2);
+  EXPECT_EQ(lane.held_cells(), 10u);
+  EXPECT_EQ(lane.shared_behind(first, 6), 4u);
+  lane.close(first);
+  EXPECT_EQ(lane.held_cells(), 10u);
+  EXPECT_EQ(lane.shared_behind(second, 4), 2u);
+  lane.close(second);
+  EXPECT_EQ(lane.held_cells(), 6u);
+  lane.close(third);
+  EXPECT_EQ(lane.held_cells(), 0u);
+}
+
+TEST(Lane, SharesACellWithNoMoreSequencesThanWorkersAllow) {
+  Lane lane(kTarget, kCells, 1);
+  const Request first = begun(lane, 2);
+  for (int32_t i = 1; i < kMostHolders; ++i) forked(lane, first, lane.can_share(first), i);
+  EXPECT_EQ(lane.can_share(first), 0u);
+  forked(lane, first, 0, kMostHolders);
+  EXPECT_EQ(lane.held_cells(), 2u);
+}
+
+// A model that nobody asks is told nothing, so what waits for it must not grow with what comes and ends.
+TEST(SequenceNews, WhatWaitsIsBoundedByWhatHasGoneOut) {
+  SequenceNews news;
+  for (const int32_t s : {0, 1}) {
+    news.open(SequenceId(s), {});
+    news.need(SequenceId(s));
+  }
+  news.take();
+  for (int32_t i = 2; i < 1000; ++i) {  // each begins as the one before did, which ends
+    news.fork(SequenceId(i), SequenceId(i == 2 ? 0 : i - 1), 5, {});
+    news.truncate(SequenceId(i), 4, {});
+    news.truncate(SequenceId(1), static_cast<size_t>(2000 - i), {});
+    if (i > 2) news.close(SequenceId(i - 1));
+  }
+  const std::vector<PathUpdate> waiting = news.take();
+  ASSERT_EQ(waiting.size(), 2u);
+  EXPECT_EQ(std::get<Fork>(waiting[0]).from, SequenceId(0));
+  EXPECT_EQ(std::get<Fork>(waiting[0]).length, 4);
+  EXPECT_EQ(std::get<Truncate>(waiting[1]).length, 1001);
+}
+
+// What is forked must be there when the worker is told, whatever happens to it before that.
+TEST(SequenceNews, AForkComesBeforeTheEndOfWhatItBeginsWith) {
+  SequenceNews news;
+  news.open(SequenceId(0), {});
+  news.need(SequenceId(0));
+  news.take();
+  news.commit(SequenceId(0), Cell(3));
+  EXPECT_EQ(news.known(SequenceId(0), 8), 7u) << "what waits may never be told";
+  news.fork(SequenceId(1), SequenceId(0), 7, {});
+  news.close(SequenceId(0));
+  const std::vector<PathUpdate> waiting = news.take();
+  ASSERT_EQ(waiting.size(), 2u);
+  EXPECT_EQ(std::get<Fork>(waiting[0]).length, 7);
+  EXPECT_EQ(std::get<Close>(waiting[1]).sequence, SequenceId(0));
 }
 
 }  // namespace

@@ -139,12 +139,14 @@ class Story {
       if (dice_.chance(0.01)) switch_method();
     }
     for (const auto& [id, spec] : asked_) judge(id, spec);
+    for (const auto& [id, spec] : asked_) engine_->release(id);
+    EXPECT_EQ(engine_->held_cells(), 0u) << log;
     const Trace trace = engine_->trace();
     EXPECT_EQ(check_order(trace, false), "") << log;
     EXPECT_EQ(check_fates(trace), "") << log;
   }
 
-  int64_t hits = 0, flushes = 0;
+  int64_t hits = 0, flushes = 0, shared = 0;
   static inline std::string log;  // of the story that is being told; outlives it if an invariant breaks
 
  private:
@@ -182,9 +184,21 @@ class Story {
       judge(finished[0], asked_.at(finished[0]));
       asked_.erase(finished[0]);
     }
+    if (!continues && !asked_.empty() && dice_.chance(0.5)) share(spec);
     const RequestId id = submit(*engine_, spec);
     tell(id, describe(spec));
     asked_.emplace(id, std::move(spec));
+  }
+
+  // Begins as one that is there, running or not, and shares its cells.
+  void share(RequestSpec& spec) {
+    const auto& [id, other] = *std::next(asked_.begin(), dice_.below(static_cast<int32_t>(asked_.size())));
+    const auto& tokens = engine_->request(id).tokens;
+    const auto overlap = dice_.between(0, static_cast<int32_t>(tokens.size()));
+    if (overlap > 0 && dice_.chance(0.5)) spec.prompt.clear();
+    spec.prompt.insert(spec.prompt.begin(), tokens.begin(), tokens.begin() + overlap);
+    spec.prompt.resize(std::min(spec.prompt.size(), static_cast<size_t>(setup_.context) - 1));
+    spec.shares = id;
   }
 
   void interrupt() {
@@ -217,6 +231,7 @@ class Story {
     ASSERT_EQ(got, expected) << "request " << id.value << '\n' << log;
     ASSERT_EQ(streamed_[id], got) << "request " << id.value << '\n' << log;
     hits += request.stats.accepted;
+    shared += spec.shares ? request.stats.reused_tokens : 0;
     flushes += request.stats.flushes;
   }
 
@@ -243,15 +258,17 @@ class TellsItsStory : public ::testing::Environment {
 [[maybe_unused]] const auto* const tells = ::testing::AddGlobalTestEnvironment(new TellsItsStory);
 
 TEST_P(RandomStories, GiveEveryRequestTheTokensOfPlainDecoding) {
-  int64_t hits = 0, flushes = 0;
+  int64_t hits = 0, flushes = 0, shared = 0;
   for (uint64_t seed = 100 * GetParam(); seed < 100 * (GetParam() + 1); ++seed) {
     Story story(seed);
     ASSERT_NO_FATAL_FAILURE(story.run());
     hits += story.hits;
     flushes += story.flushes;
+    shared += story.shared;
   }
   EXPECT_GT(hits, 100);
   EXPECT_GT(flushes, 100);
+  EXPECT_GT(shared, 100);
 }
 
 INSTANTIATE_TEST_SUITE_P(Hundreds, RandomStories, ::testing::Range<uint64_t>(0, 10));

@@ -169,6 +169,12 @@ TEST(FrameCheck, SaysWhatIsWrongWithABatch) {
   refused("a parent is not the token before its child", [](Batch& b) { b.rows[4].parent = Cell(10); });
   refused("a sequence is opened twice", [](Batch& b) { b.updates.push_back(b.updates[0]); });
   refused("a sequence is closed that isn't open", [](Batch& b) { b.updates.push_back(Close{SequenceId(9)}); });
+  refused("a fork of a sequence that isn't open", [](Batch& b) {
+    b.updates.push_back(Fork{SequenceId(9), SequenceId(10), 0, {}});
+  });
+  refused("the temperature must be 0 (greedy) or a positive number, not -1.000000", [](Batch& b) {
+    b.updates.push_back(Fork{SequenceId(9), SequenceId(4), 0, {.temperature = -1.0f}});
+  });
   refused("the number of rows is 17, of 17", [](Batch& b) { b.rows.resize(17, b.rows[0]); });
   refused("4 numbers as the states of 5 rows", [](Batch& b) { b.hidden.resize(4); });
   refused("a token was drawn that its source could not draw", [](Batch& b) { b.draws[0].tokens = {3}; });
@@ -178,6 +184,18 @@ TEST(FrameCheck, SaysWhatIsWrongWithABatch) {
   refused("a head's inputs, to a stage that is none", [](Batch& b) { b.features.resize(1); });
   refused("the temperature must be 0 (greedy) or a positive number, not nan",
           [](Batch& b) { std::get<Open>(b.updates[0]).sampling.temperature = NAN; });
+  const auto forks = [](const std::string& words, const std::function<void(Batch&)>& change) {
+    expect_refused(StageSort::kFirst, 4, words, change);
+  };
+  const auto fork = [](Batch& b) -> Fork& { return std::get<Fork>(b.updates[0]); };
+  forks("a path is forked beyond its end", [&](Batch& b) { fork(b).length = 3; });
+  forks("a path is forked beyond its end", [&](Batch& b) { fork(b).length = -1; });
+  forks("a sequence is opened twice", [&](Batch& b) { fork(b).sequence = fork(b).from; });
+  forks("a parent is not the token before its child", [&](Batch& b) { fork(b).length = 1; });
+  forks("a committed cell is given out again", [](Batch& b) { b.rows[1].cell = Cell(21); });  // its first holder ended
+  forks("more sequences than cells", [](Batch& b) {
+    for (int32_t i = 0; i < kStageCells; ++i) b.updates.push_back(Fork{SequenceId(100 + i), SequenceId(8), 2, {}});
+  });
   expect_refused<Batch>(StageSort::kFirst, 2, "batch 0 after 0", [](Batch& b) { b.id = BatchId(0); });
   expect_refused<Amendment>(StageSort::kLast, 1, "a row's number is 99, of 16",
                             [](Amendment& a) { a.late_draws[0].draws.row = 99; });

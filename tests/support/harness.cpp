@@ -86,7 +86,8 @@ std::string describe(const RequestSpec& spec) {
        << spec.max_tokens << ", temperature " << s.temperature << ", top-k " << s.top_k << ", top-p " << s.top_p
        << ", min-p " << s.min_p << ", penalty " << s.repeat_penalty << ", seed " << s.seed << ", choice " << s.choice
        << ", biases " << s.logit_bias.size() << (spec.ignore_end ? ", past the end" : "")
-       << (spec.continues ? ", continues " + std::to_string(spec.continues->value) : "") << ", prompt [";
+       << (spec.continues ? ", continues " + std::to_string(spec.continues->value) : "")
+       << (spec.shares ? ", shares with " + std::to_string(spec.shares->value) : "") << ", prompt [";
   for (const Token token : spec.prompt) text << token << ' ';
   text << "]";
   return text.str();

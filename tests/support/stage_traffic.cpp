@@ -10,7 +10,7 @@ namespace sluice::test {
 
 namespace {
 
-constexpr SequenceId kGreedy(4), kDrawn(7);
+constexpr SequenceId kGreedy(4), kDrawn(7), kForked(8);
 
 const ModelFile& target() {
   static const ModelFile model = [] {
@@ -66,8 +66,8 @@ std::vector<Batch> batches() {
                  row(kDrawn, 72, 2, 23, 21)};
   all[2].updates = {Commit{kGreedy, Cell(12)}, Commit{kDrawn, Cell(21)}};
   all[2].rows = {row(kGreedy, 75, 4, 15, 13), row(kDrawn, 73, 3, 24, 22)};
-  all[3].updates = {Truncate{kGreedy, 2, drawn}, Close{kDrawn}};
-  all[3].rows = {row(kGreedy, 76, 2, 30, 11, kPrompt), row(kGreedy, 77, 3, 31, 30)};
+  all[3].updates = {Fork{kForked, kDrawn, 2, greedy}, Truncate{kGreedy, 2, drawn}, Close{kDrawn}};
+  all[3].rows = {row(kGreedy, 76, 2, 30, 11, kPrompt), row(kGreedy, 77, 3, 31, 30), row(kForked, 74, 2, 32, 21)};
   for (size_t b = 0; b < all.size(); ++b) {
     all[b].id = BatchId(static_cast<int64_t>(b));
     for (size_t i = 0; i < all[b].rows.size(); ++i) all[b].rows[i].index = static_cast<uint16_t>(i);

@@ -43,7 +43,7 @@ TEST(CellPool, ACellIsFreeWhenItsLastHolderLetsGo) {
   pool.close(kOne);
   pool.give_back(kTwo, cell);
   EXPECT_EQ(pool.available(), 1u);
-  EXPECT_FALSE(pool.is_shared(cell));
+  EXPECT_EQ(pool.holders(cell), 1);
   pool.give_back(kTwo, cell);
   EXPECT_EQ(pool.available(), 2u);
   EXPECT_EQ(pool.take(kTwo), cell) << "the last one's own";

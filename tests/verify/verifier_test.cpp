@@ -140,6 +140,19 @@ TEST(Verifier, TruncateToNothingStartsAnew) {
   EXPECT_EQ(path(verifier), (Tokens{5, 6}));
 }
 
+TEST(Verifier, AForkBeginsWithAPrefixAndTakesWhatFollows) {
+  Verifier verifier;
+  verify(verifier, {Open{kA, {}}}, {prompt(1, 0, 0, -1), prompt(2, 1, 1, 0), node(3, 2, 2, 1)});
+  Row mine = node(9, 2, 3, 1);
+  mine.sequence = kB;
+  const SamplingParams forced{.logit_bias = {{17, 1000.0f}}};
+  const auto accepted = verify(verifier, {Fork{kB, kA, 2, forced}, Truncate{kA, 1, {}}}, {mine});
+  ASSERT_EQ(cells(accepted), Cells{3});
+  EXPECT_EQ(accepted[0].next, 17);
+  EXPECT_EQ(verifier.path(kB).size(), 3u);
+  EXPECT_EQ(verifier.path(kA).size(), 1u) << "either goes its own way";
+}
+
 TEST(Verifier, TruncateBringsNewSamplingParameters) {
   Verifier verifier;
   SamplingParams forced;
@@ -243,6 +256,8 @@ TEST(Verifier, ACoordinatorsMistakesAreNamed) {
   verifier.enter_prompt(prompt(1, 0, 0, -1));
   EXPECT_BROKEN(verifier.apply(Open{kA, {}}), "opened once");
   EXPECT_BROKEN(verifier.apply(Truncate{kA, 2, {}}), "cut to a length");
+  EXPECT_BROKEN(verifier.apply(Fork{kB, kA, 2, {}}), "cut to a length");
+  EXPECT_BROKEN(verifier.apply(Fork{kA, kA, 0, {}}), "opened once");
   EXPECT_BROKEN(verifier.apply(Close{kB}), "is open");
   EXPECT_BROKEN(verifier.enter_prompt(prompt(1, 1, 1, 5)), "prolongs the path");
   EXPECT_BROKEN(verifier.enter_prompt(prompt(1, 2, 1, 0)), "in position");
