@@ -93,14 +93,16 @@ Proposals Drafting::ask(std::span<Request* const> requests, std::span<const Room
   const bool answers_pay = asking_.pays();
   for (uint32_t turn = 0; turn < requests.size(); ++turn) {
     Request& request = *requests[turn];
+    constexpr double kSure = -1e-6;  // a log: a root is above every floor
+    const NodeId root = request.speculation.tree.root().id;
+    if (const auto& last = request.passed_over; last && last->root == root && last->worth <= std::min(kSure, floor))
+      continue;
     Idle idle = idle_for(request, rooms);
     if (!idle.first_stage && idle.sources == 0) continue;
     idle.n_requests = requests.size();
     idle.rows = std::max<size_t>(1, policy::kOverShare * row_budget_ / requests.size());
-    constexpr double kSure = -1e-6;  // a log: a root is above every floor
     const double doubt = std::log(request.trust());
-    idle.floor = std::min(kSure, floor - doubt);
-    const NodeId root = request.speculation.tree.root().id;
+    idle.floor = {std::min(kSure, floor), -doubt};
     const bool from_within = fills_from_within(request);
     // Where not even a guess pays that is sure to come, or asking takes longer than guesses save, nobody is asked who
     // would answer at once.
@@ -108,8 +110,6 @@ Proposals Drafting::ask(std::span<Request* const> requests, std::span<const Room
       if (request.root_waits() && idle.first_stage) proposals.rows.push_back({&request, root, turn});
       continue;
     }
-    if (const auto& last = request.passed_over; from_within && last && last->root == root && last->worth <= floor)
-      continue;
     const bool proposes = from_within && idle.first_stage;
     proposals.asked = proposals.asked || proposes;
     const size_t rows_before = proposals.rows.size();

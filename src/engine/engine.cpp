@@ -88,7 +88,10 @@ Status Engine::check_request(const RequestSpec& spec) const {
 void Engine::cancel(RequestId id) {
   Request& request = admission_.find(id);
   if (request.finish != Finish::kNone) return;
-  if (request.sequence.valid()) return finish(request, Finish::kCancelled);
+  if (request.sequence.valid()) {
+    finish(request, Finish::kCancelled);
+    return tell_dead();
+  }
   admission_.withdraw(request);
   request.finish = Finish::kCancelled;
 }
@@ -143,6 +146,7 @@ Status Engine::handle_all() {
   if (wake_ && *wake_ <= executor_->now() + kClockTick) wake_.reset();
   const CpuTimer timer(coordinator_seconds_);
   for (const Event& event : events) SLUICE_TRY_STATUS(handle(event));
+  tell_dead();
   admit();
   feed();
   return {};

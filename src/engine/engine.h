@@ -105,6 +105,7 @@ class Engine {
   void fail(Request& request, const std::string& why);
   void fail_all(const Error& error);
   void prune(Request& request, const std::vector<NodeId>& nodes, Fate fate);
+  void tell_dead();
   void feed();
   bool feed_idle();
   void send(Lane& lane, const std::vector<Planned>& plan);

@@ -1,5 +1,6 @@
 // What comes in: verdicts, guesses, reports.
 #include <set>
+#include <utility>
 
 #include "engine/engine.h"
 
@@ -135,10 +136,12 @@ void Engine::prune(Request& request, const std::vector<NodeId>& nodes, Fate fate
   for (const NodeId node : nodes)
     if (const Resident* resident = request.speculation.target.find(node))
       recorder_.resolved(*resident, fate, executor_->now());
-  for (Lane& lane : lanes_) {
-    Amendment amendment = lane.prune(request, nodes);
-    if (!amendment.dead.empty()) executor_->amend(lane.model(), std::move(amendment));
-  }
+  for (Lane& lane : lanes_) lane.prune(request, nodes);
+}
+
+void Engine::tell_dead() {
+  for (Lane& lane : lanes_)
+    if (Amendment dead = lane.take_dead(); !dead.dead.empty()) executor_->amend(lane.model(), std::move(dead));
 }
 
 }  // namespace sluice

@@ -83,16 +83,14 @@ void Lane::commit(Request& request, NodeId node) {
   there(request).leave(node);
 }
 
-Amendment Lane::prune(Request& request, std::span<const NodeId> nodes) {
-  Amendment amendment;
+void Lane::prune(Request& request, std::span<const NodeId> nodes) {
   for (const NodeId node : nodes) {
     const Resident* resident = there(request).find(node);
     if (resident == nullptr) continue;
-    if (traffic_.holds(resident->batch)) amendment.dead.push_back({resident->batch, resident->row});
+    if (traffic_.holds(resident->batch)) dead_.dead.push_back({resident->batch, resident->row});
     cells_.give_back(request.sequence, resident->cell);
     there(request).leave(node);
   }
-  return amendment;
 }
 
 void Lane::forget_nodes(Request& request) {

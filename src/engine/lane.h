@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/head_feed.h"
@@ -62,8 +63,11 @@ class Lane {
   Cell enter_node(Request& request, NodeId node, BatchId batch, uint16_t row);
   // A node is verified: from now on its sequence holds the cell. A no-op if the node has not entered.
   void commit(Request& request, NodeId node);
-  // Nodes are dead, and nobody holds their cells. Which rows under way need not be computed.
-  Amendment prune(Request& request, std::span<const NodeId> nodes);
+  // Nodes are dead, and nobody holds their cells.
+  void prune(Request& request, std::span<const NodeId> nodes);
+  // Which of their rows are under way and need not be computed: of all requests since it was last asked. To be told
+  // before the next batch.
+  Amendment take_dead() { return std::exchange(dead_, {}); }
   // All nodes of the request are as if they had never entered.
   void forget_nodes(Request& request);
 
@@ -79,6 +83,7 @@ class Lane {
   CellPool cells_;
   size_t promised_ = 0;  // cells that the committed tokens and roots of requests may still ask for
   SequenceNews news_;
+  Amendment dead_;
   Traffic traffic_;
   std::optional<HeadFeed> head_;
 };

@@ -20,6 +20,8 @@ inline constexpr size_t kPromptPart = 4;
 inline constexpr size_t kPromptQuantum = 16;
 // What is so much less likely (a log) than the last guess that found room in a batch will find none in the next.
 inline constexpr double kLikelyToChange = -0.1;
+// When all found room, those are looked for again that are so much less likely.
+inline constexpr double kMoreRoom = -1.0;
 // Committed tokens that a draft model has not seen get a pass of their own if there are so many: fewer cost next to
 // nothing beside its next question.
 inline constexpr size_t kWorthAPass = 16;

@@ -116,7 +116,8 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
   for (const Planned& guess : guesses) chances.push_back(std::exp(guess.worth));
   const size_t anyway = rows.size() + std::min(prompts, budget - rows.size());
   const size_t enter = price.worthwhile(anyway, chances);
-  bar_ = 0 < enter && enter < guesses.size() ? guesses[enter - 1].worth + policy::kLikelyToChange : kNoBar;
+  const bool some_left = 0 < enter && enter < guesses.size();
+  bar_ = some_left ? guesses[enter - 1].worth + policy::kLikelyToChange : bar_ + policy::kMoreRoom;
   guesses.resize(enter);
   saved = price.saved(anyway, std::span(chances).first(guesses.size()));
   // What is promised may still be taken by guesses that entered before the promise: then it must wait for them to die.

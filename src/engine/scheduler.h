@@ -67,9 +67,8 @@ class Scheduler {
 
   Options options_;
   RequestId first_;  // whose turn it is to be served first
-  // Worth of guesses that are not even looked for, since in the batch before some found no room that were likelier.
-  static constexpr double kNoBar = -std::numeric_limits<double>::infinity();
-  double bar_ = kNoBar;
+  // Worth of guesses that are not even looked for, since of late some found no room that were likelier.
+  double bar_ = -std::numeric_limits<double>::infinity();
 };
 
 }  // namespace sluice

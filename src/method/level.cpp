@@ -15,7 +15,7 @@ std::vector<NodeId> frontier(const TokenTree& tree) {
   return level;
 }
 
-void append_level(TokenTree& tree, int32_t width, double floor) {
+void append_level(TokenTree& tree, int32_t width, const Floor& floor) {
   struct Child {
     double log_path;
     uint32_t order;  // of its parent, then by rank: among equals the first wins
@@ -31,8 +31,9 @@ void append_level(TokenTree& tree, int32_t width, double floor) {
   children.reserve(count + 1);
   uint32_t order = 0;
   const int32_t deepest = tree.deepest();
+  const double lowest = floor.at(tree, deepest + 1);
   for (const auto& node : tree.nodes()) {
-    if (node.position != deepest || node.log_path <= floor) continue;
+    if (node.position != deepest || node.log_path <= lowest) continue;
     float least = 0;  // a little below what it takes
     const auto raise = [&] {
       if (children.size() == count)
@@ -43,7 +44,7 @@ void append_level(TokenTree& tree, int32_t width, double floor) {
       ++order;
       if (c.probability < least) continue;
       const double log_path = node.log_path + std::log(std::max(c.probability, 1e-30f));
-      if (log_path <= floor) continue;
+      if (log_path <= lowest) continue;
       children.push_back({log_path, order, node.id, c});
       std::push_heap(children.begin(), children.end(), better);
       if (children.size() <= count) continue;

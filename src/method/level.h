@@ -1,7 +1,6 @@
 // Trees that grow level by level, as several methods need them.
 #pragma once
 
-#include <limits>
 #include <vector>
 
 #include "method/method.h"
@@ -12,8 +11,8 @@ namespace sluice {
 std::vector<NodeId> frontier(const TokenTree& tree);
 
 // Section 3.3.3, fixed-width tree: of the candidates of the deepest level's nodes, the `width` with the highest
-// cumulative probability become its next level, in that order; none whose log is not above `floor`.
-void append_level(TokenTree& tree, int32_t width, double floor = -std::numeric_limits<double>::infinity());
+// cumulative probability become its next level, in that order; none that is not above `floor`.
+void append_level(TokenTree& tree, int32_t width, const Floor& floor = {});
 
 // The nodes of the first `count` levels that have not entered the model, level by level and best first.
 std::vector<NodeId> first_waiting_levels(const Speculation& speculation, int32_t count);

@@ -22,9 +22,12 @@ bool likelier(const Place& a, const Place& b) {
 // The best places so far, the worst of them in front.
 class Best {
  public:
-  Best(size_t count, double floor) : count_(count), floor_(floor) {}
-  // What a place must exceed.
-  double bar() const { return heap_.size() < count_ ? floor_ : std::max(floor_, heap_.front().log_path); }
+  Best(size_t count, const Floor& floor, const TokenTree& tree) : count_(count), floor_(floor), tree_(&tree) {}
+  // What a place there must exceed.
+  double bar(int32_t position) const {
+    const double floor = floor_.at(*tree_, position);
+    return heap_.size() < count_ ? floor : std::max(floor, heap_.front().log_path);
+  }
   void add(double log_path, NodeId node, NodeId parent, Candidate candidate) {
     heap_.push_back({log_path, n_added_++, node, parent, candidate});
     std::push_heap(heap_.begin(), heap_.end(), likelier);
@@ -39,7 +42,8 @@ class Best {
 
  private:
   size_t count_;
-  double floor_;
+  Floor floor_;
+  const TokenTree* tree_;
   uint32_t n_added_ = 0;
   std::vector<Place> heap_;
 };
@@ -47,19 +51,20 @@ class Best {
 }  // namespace
 
 std::vector<NodeId> likeliest(TokenTree& tree, const std::function<bool(const TokenTree::Node&)>& wanted, size_t count,
-                              double floor, int32_t last_position) {
+                              const Floor& floor, int32_t last_position) {
   if (count == 0) return {};
-  Best best(count, floor);
+  Best best(count, floor, tree);
   for (const auto& node : tree.nodes())
-    if (node.log_path > best.bar() && wanted(node)) best.add(node.log_path, node.id, {}, {});
+    if (node.log_path > best.bar(node.position) && wanted(node)) best.add(node.log_path, node.id, {}, {});
   for (const auto& node : tree.nodes()) {
     if (node.position >= last_position) continue;
     for (size_t i = 0; i < node.candidates.size(); ++i) {
-      if (node.log_path <= best.bar()) break;
+      const double bar = best.bar(node.position + 1);
+      if (node.log_path <= bar) break;
       if ((node.grown >> i & 1) != 0) continue;
       const Candidate& c = node.candidates[i];
       const double log_path = node.log_path + std::log(std::max(c.probability, 1e-30f));
-      if (log_path <= best.bar()) break;  // they are ranked
+      if (log_path <= bar) break;  // they are ranked
       best.add(log_path, {}, node.id, c);
     }
   }

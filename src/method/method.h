@@ -28,6 +28,15 @@ struct Speculation {
   int32_t last_position = 0;      // no node beyond it is of use: the answer's or the context's limit
 };
 
+// What a path must be likelier than, to be of use. Each guess on it must be right, so a long path needs more.
+struct Floor {
+  double path = -std::numeric_limits<double>::infinity();  // a log, like the next
+  double each = 0.0;                                       // for each guess
+  Floor() = default;
+  Floor(double of_path, double of_each = 0.0) : path(of_path), each(of_each) {}
+  double at(const TokenTree& tree, int32_t position) const { return path + each * (position - tree.root().position); }
+};
+
 // Who can take work right now, and what is known of the time that work takes.
 struct Idle {
   bool first_stage = false;
@@ -36,9 +45,9 @@ struct Idle {
   const PassTimes* stage_times = nullptr;  // of the target
   const PassTimes* draft_times = nullptr;  // of the first source that is a model
   size_t n_requests = 1;                   // that are running, this one included
-  // What the method may save itself: no more of its rows would enter, and none whose path is less likely (a log).
+  // What the method may save itself: no more of its rows would enter, and none whose path is less likely.
   size_t rows = std::numeric_limits<size_t>::max();
-  double floor = -std::numeric_limits<double>::infinity();
+  Floor floor;
   size_t n_stages = 1;  // of the target
   bool source(size_t i = 0) const { return (sources >> i & 1) != 0; }
   bool answers_at_once(size_t i = 0) const { return (instant >> i & 1) != 0; }

@@ -9,11 +9,12 @@ namespace sluice {
 namespace {
 
 // Of the deepest level, below which nodes may pay.
-std::vector<Ask> undrafted_frontier(const TokenTree& tree, double floor) {
+std::vector<Ask> undrafted_frontier(const TokenTree& tree, const Floor& floor) {
   std::vector<Ask> asks;
   const int32_t deepest = tree.deepest();
+  const double lowest = floor.at(tree, deepest + 1);
   for (const auto& node : tree.nodes())
-    if (node.position == deepest && !node.drafted && node.log_path > floor) asks.push_back({node.id});
+    if (node.position == deepest && !node.drafted && node.log_path > lowest) asks.push_back({node.id});
   return asks;
 }
 

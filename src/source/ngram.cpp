@@ -134,7 +134,12 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
   for (size_t n = std::max(matched, known.size()) + 1; n-- > 0;) {
     if (n <= matched) {
       const Context& context = contexts_[matches[std::min(n, matches.size() - 1)]];
-      all.add(context.total, context.distinct(), context.likeliest);
+      if (context.total == 1) {
+        const Continuation only[] = {{text_[context.only], 1}};
+        all.add(1, 1, only);
+      } else {
+        all.add(context.total, context.distinct(), context.likeliest);
+      }
     }
     if (n > 0 && n <= known.size()) {
       uint32_t total = 0;
@@ -147,9 +152,7 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
 
 // The token at `at` is one more continuation of each of the contexts before it.
 void NgramSource::count(uint32_t at) {
-  const Token token = text_[at];
-  contexts_[0].add(token);
-  if (contexts_[0].total == 1) contexts_[0].only = at;
+  contexts_[0].add(text_, at);
   uint32_t context = 0;
   for (uint32_t n = 1; n <= std::min(static_cast<uint32_t>(longest_context_), at); ++n) {
     const Context& shorter = contexts_[context];
@@ -161,15 +164,20 @@ void NgramSource::count(uint32_t at) {
       add(context, text_[at - n], at);
       return;
     }
-    contexts_[next].add(token);
+    contexts_[next].add(text_, at);
     context = next;
   }
 }
 
 // Puts the token at the head of those with its new count, which keeps the order without a clock. Since counts only
 // grow, one that has fallen behind the likeliest comes back when it is counted again, or never.
-void NgramSource::Context::add(Token token) {
-  ++total;
+void NgramSource::Context::add(std::span<const Token> text, uint32_t place) {
+  if (++total == 1) {
+    only = place;
+    return;
+  }
+  if (total == 2) likeliest.push_back({text[only], 1});
+  const Token token = text[place];
   const Continuation counted{token, take_out(token) + 1};
   const auto at = std::partition_point(likeliest.begin(), likeliest.end(),
                                        [&](const Continuation& c) { return c.count > counted.count; });
@@ -220,8 +228,7 @@ uint32_t NgramSource::add(uint32_t context, Token before, uint32_t at) {
   const uint64_t key = static_cast<uint64_t>(context) << 32 | static_cast<uint32_t>(before);
   slot(key) = {key, child};
   contexts_.emplace_back();
-  contexts_.back().add(text_[at]);
-  contexts_.back().only = at;
+  contexts_.back().add(text_, at);
   return child;
 }
 

@@ -48,12 +48,12 @@ class NgramSource final : public Source {
   using Continuation = KnownText::Continuation;
   struct Context {
     uint32_t total = 0;  // C
-    uint32_t only = 0;   // total == 1: where in the text its continuation is
-    std::vector<Continuation>
-        likeliest;  // policy::kWidestContext of the d at most, by count, then the most recent first
+    uint32_t only = 0;   // total == 1: where in the text its continuation is, which stands nowhere else
+    // policy::kWidestContext of the d at most, by count, then the most recent first.
+    std::vector<Continuation> likeliest;
     std::unique_ptr<std::unordered_map<Token, uint32_t>> others;  // the counts of the rest, if there is one
     size_t distinct() const { return likeliest.size() + (others ? others->size() : 0); }  // d
-    void add(Token token);
+    void add(std::span<const Token> text, uint32_t at);
     uint32_t take_out(Token token);
   };
 

@@ -109,38 +109,36 @@ TokenTree::Advance TokenTree::advance(Token token) {
   result.hit = next.has_value();
   const NodeId old_root = root().id;
   const uint64_t text = prolong(root().text, token);
-  const int32_t position = root().position + 1;
-  constexpr uint32_t kGone = ~uint32_t{0};
-  std::vector<uint32_t> place(nodes_.size(), kGone);  // of each node among those that are kept
-  std::vector<Node> kept;
-  kept.reserve(nodes_.size());
-  for (size_t i = 0; i < nodes_.size(); ++i) {
+  deepest_ = root().position + 1;
+  const auto place = [&](NodeId id) -> int32_t& { return at_[static_cast<size_t>(id.value - old_root.value)]; };
+  place(old_root) = -1;
+  size_t n_kept = 0;
+  for (size_t i = 1; i < nodes_.size(); ++i) {
     Node& n = nodes_[i];
-    if (n.id == old_root) continue;
-    const bool is_root = next && n.id == *next;
-    const uint32_t above = is_root ? 0 : place[n.above];
-    if (above == kGone) {
+    const bool is_root = n.id == next;
+    const int32_t above = is_root ? 0 : place(n.parent);  // among those that are kept
+    if (above < 0) {
+      place(n.id) = -1;
       result.pruned.push_back(n.id);
       continue;
     }
-    place[i] = static_cast<uint32_t>(kept.size());
-    n.above = above;
+    place(n.id) = static_cast<int32_t>(n_kept);
+    n.above = static_cast<uint32_t>(above);
     if (is_root) {
       n.parent = NodeId();
       n.log_path = 0.0;
     } else {
-      n.log_path = kept[above].log_path + std::log(std::max(n.probability, 1e-30f));
+      n.log_path = nodes_[n.above].log_path + std::log(std::max(n.probability, 1e-30f));
     }
-    kept.push_back(std::move(n));
+    deepest_ = std::max(deepest_, n.position);
+    nodes_[n_kept++] = std::move(n);
   }
-  if (!next) kept.push_back({.id = NodeId(next_id_++), .token = token, .position = position, .text = text});
-  nodes_ = std::move(kept);
-  at_.assign(static_cast<size_t>(next_id_ - root().id.value), -1);
-  deepest_ = position;
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    at_[static_cast<size_t>(nodes_[i].id.value - root().id.value)] = static_cast<int32_t>(i);
-    deepest_ = std::max(deepest_, nodes_[i].position);
+  nodes_.resize(n_kept);
+  if (!next) {
+    at_.push_back(0);
+    nodes_.push_back({.id = NodeId(next_id_++), .token = token, .position = deepest_, .text = text});
   }
+  at_.erase(at_.begin(), at_.begin() + (root().id.value - old_root.value));
   return result;
 }
 
