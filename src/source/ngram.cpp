@@ -79,7 +79,7 @@ class Interpolation {
 }  // namespace
 
 NgramSource::NgramSource(int32_t longest_context, std::shared_ptr<const KnownText> corpus)
-    : longest_context_(longest_context), corpus_(std::move(corpus)), contexts_(1), edges_(1024) {
+    : longest_context_(longest_context), corpus_(std::move(corpus)), contexts_(1), slots_(256, kNoContext) {
   SLUICE_CHECK(longest_context >= 0, "a context has a length");
 }
 
@@ -205,37 +205,30 @@ uint32_t NgramSource::Context::take_out(Token token) {
   return count;
 }
 
-// Where the key is, or the free place where it belongs.
-NgramSource::Edge& NgramSource::slot(uint64_t key) {
-  uint64_t hash = key * 0x9E3779B97F4A7C15ull;
+// Where the context's number is, or the free place where it belongs.
+uint32_t& NgramSource::slot(uint32_t shorter, Token first) {
+  uint64_t hash = (uint64_t{shorter} << 32 | static_cast<uint32_t>(first)) * 0x9E3779B97F4A7C15ull;
   hash ^= hash >> 32;
-  const size_t mask = edges_.size() - 1;
+  const size_t mask = slots_.size() - 1;
   size_t at = hash & mask;
-  while (edges_[at].key != kNoKey && edges_[at].key != key) at = (at + 1) & mask;
-  return edges_[at];
-}
-
-uint32_t NgramSource::find(uint32_t context, Token before) {
-  const uint64_t key = static_cast<uint64_t>(context) << 32 | static_cast<uint32_t>(before);
-  const Edge& edge = slot(key);
-  return edge.key == key ? edge.child : kNoContext;
+  const auto is_other = [&](const Context& there) { return there.shorter != shorter || there.first != first; };
+  while (slots_[at] != kNoContext && is_other(contexts_[slots_[at]])) at = (at + 1) & mask;
+  return slots_[at];
 }
 
 // A context that came once, with its continuation at `at`.
-uint32_t NgramSource::add(uint32_t context, Token before, uint32_t at) {
-  if (2 * contexts_.size() >= edges_.size()) grow();
-  const uint32_t child = static_cast<uint32_t>(contexts_.size());
-  const uint64_t key = static_cast<uint64_t>(context) << 32 | static_cast<uint32_t>(before);
-  slot(key) = {key, child};
-  contexts_.emplace_back();
+uint32_t NgramSource::add(uint32_t shorter, Token first, uint32_t at) {
+  if (2 * contexts_.size() >= slots_.size()) grow();
+  const auto added = static_cast<uint32_t>(contexts_.size());
+  slot(shorter, first) = added;
+  contexts_.push_back({.shorter = shorter, .first = first});
   contexts_.back().add(text_, at);
-  return child;
+  return added;
 }
 
 void NgramSource::grow() {
-  const std::vector<Edge> old = std::exchange(edges_, std::vector<Edge>(2 * edges_.size()));
-  for (const Edge& edge : old)
-    if (edge.key != kNoKey) slot(edge.key) = edge;
+  slots_.assign(2 * slots_.size(), kNoContext);
+  for (uint32_t i = 1; i < contexts_.size(); ++i) slot(contexts_[i].shorter, contexts_[i].first) = i;
 }
 
 }  // namespace sluice

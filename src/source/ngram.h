@@ -46,9 +46,12 @@ class NgramSource final : public Source {
 
  private:
   using Continuation = KnownText::Continuation;
+  static constexpr uint32_t kNoContext = ~uint32_t{0};
   struct Context {
-    uint32_t total = 0;  // C
-    uint32_t only = 0;   // total == 1: where in the text its continuation is, which stands nowhere else
+    uint32_t shorter = kNoContext;  // the context without its first token, and
+    Token first = kNoToken;         // that token; none of the empty one
+    uint32_t total = 0;             // C
+    uint32_t only = 0;              // total == 1: where in the text its continuation is, which stands nowhere else
     // policy::kWidestContext of the d at most, by count, then the most recent first.
     std::vector<Continuation> likeliest;
     std::unique_ptr<std::unordered_map<Token, uint32_t>> others;  // the counts of the rest, if there is one
@@ -58,18 +61,11 @@ class NgramSource final : public Source {
   };
 
   // Contexts form a tree that is walked backwards through the text: from the empty context, number 0, to the one that
-  // has one more token before it, as far as contexts came twice. The edges (number, token) -> number are an
-  // open-addressing table.
-  struct Edge {
-    uint64_t key = kNoKey;  // number << 32 | token
-    uint32_t child = 0;
-  };
-  static constexpr uint64_t kNoKey = ~uint64_t{0};
-  static constexpr uint32_t kNoContext = ~uint32_t{0};
-
-  Edge& slot(uint64_t key);
-  uint32_t find(uint32_t context, Token before);
-  uint32_t add(uint32_t context, Token before, uint32_t at);
+  // has one more token before it, as far as contexts came twice. They are found by an open-addressing table of their
+  // numbers, which is small, since many requests' tables share the processor's caches.
+  uint32_t& slot(uint32_t shorter, Token first);
+  uint32_t find(uint32_t shorter, Token first) { return slot(shorter, first); }
+  uint32_t add(uint32_t shorter, Token first, uint32_t at);
   void grow();
   void count(uint32_t at);
 
@@ -77,7 +73,7 @@ class NgramSource final : public Source {
   std::shared_ptr<const KnownText> corpus_;  // may be none
   std::vector<Token> text_;
   std::vector<Context> contexts_;
-  std::vector<Edge> edges_;  // a power of two of them, at most half full
+  std::vector<uint32_t> slots_;  // a power of two of them, at most half full; the others hold kNoContext
 };
 
 }  // namespace sluice
