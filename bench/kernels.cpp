@@ -90,8 +90,9 @@ void run_ggml(benchmark::State& state, ggml_type type) {
   report(state, width);
 }
 
-// Four rows of SmolLM2's shape, 9 heads on 3 of keys and values, on one path.
-void run_attention(benchmark::State& state, bool half) {
+// Eight rows of SmolLM2's shape, 9 heads on 3 of keys and values, on one path: together, or as if they had none in
+// common.
+void run_attention(benchmark::State& state, bool half, bool together) {
   const auto length = static_cast<int32_t>(state.range(0));
   const AttentionShape shape{9, 3, 64};
   KvLayer kv(shape, length, half);
@@ -104,11 +105,14 @@ void run_attention(benchmark::State& state, bool half) {
   const Path path{cells, {}};
   const std::vector<float> q = random_values(shape.n_heads * shape.head_dim);
   std::vector<float> out(q.size());
-  const std::vector<AttentionRow> rows(4, {&path, q.data(), out.data()});
+  const std::vector<AttentionRow> rows(TreeAttention::kRows, {&path, q.data(), out.data()});
+  const size_t n = together ? rows.size() : 1;
   AttentionScratch scratch(shape, length);
   const TreeAttention attention(shape);
   for (auto _ : state) {
-    for (int64_t head = 0; head < shape.n_heads; head += 3) attention.run(kv, rows, {head, head + 3}, scratch);
+    for (int64_t head = 0; head < shape.n_heads; head += 3)
+      for (size_t first = 0; first < rows.size(); first += n)
+        attention.run(kv, std::span(rows).subspan(first, n), length, {head, head + 3}, scratch);
     benchmark::DoNotOptimize(out.data());
   }
 }
@@ -126,12 +130,14 @@ void register_all() {
       })->Arg(width);
     }
   }
-  for (const bool half : {true, false}) {
-    const auto name = std::string("attention/") + (half ? "f16" : "f32");
-    benchmark::RegisterBenchmark(name.c_str(), [half](auto& state) { run_attention(state, half); })
-        ->RangeMultiplier(4)
-        ->Range(16, 4096);
-  }
+  for (const bool half : {true, false})
+    for (const bool together : {true, false}) {
+      const auto name = std::string("attention/") + (half ? "f16" : "f32") + (together ? "" : "/apart");
+      benchmark::RegisterBenchmark(name.c_str(),
+                                   [half, together](auto& state) { run_attention(state, half, together); })
+          ->RangeMultiplier(4)
+          ->Range(16, 4096);
+    }
 }
 
 }  // namespace

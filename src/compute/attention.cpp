@@ -13,16 +13,6 @@ constexpr int64_t kLanes = 8;
 
 int64_t round_up(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-// So many leading positions lie in the same cells for all rows: what their sequence has committed.
-int64_t shared_positions(std::span<const AttentionRow> rows) {
-  size_t shared = rows[0].path->committed.size();
-  for (const AttentionRow& row : rows) {
-    if (row.path->committed.data() != rows[0].path->committed.data()) return 0;
-    shared = std::min(shared, row.path->committed.size());
-  }
-  return static_cast<int64_t>(shared);
-}
-
 }  // namespace
 
 KvLayer::KvLayer(const AttentionShape& shape, int32_t n_cells, bool in_f16)
@@ -83,7 +73,7 @@ AttentionScratch::AttentionScratch(const AttentionShape& shape, int32_t longest_
   block_ = Memory(static_cast<size_t>(kBlock * padded_head_) * sizeof(float));
 }
 
-void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, Part heads,
+void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, int64_t shared, Part heads,
                         AttentionScratch& scratch) const {
   const kernels::Kernels& kernels = kernels::kernels();
   const auto n_rows = static_cast<int64_t>(rows.size()), n_heads = heads.end - heads.begin;
@@ -94,7 +84,7 @@ void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, P
     const float* q = rows[static_cast<size_t>(i / n_heads)].q + (heads.begin + i % n_heads) * head_dim;
     for (int64_t d = 0; d < head_dim; ++d) scratch.query(i)[d] = q[d] * scale;
   }
-  walk(kv, KvLayer::Part::kKeys, rows, kv_head, scratch, [&](int64_t row, int64_t n, int64_t first, int64_t) {
+  walk(kv, KvLayer::Part::kKeys, rows, shared, kv_head, scratch, [&](int64_t row, int64_t n, int64_t first, int64_t) {
     // Behind the last position stand old keys; those scores are never read.
     const int64_t query = row * n_heads;
     kernels.scores(scratch.query(query), n * n_heads, scratch.staged(0), padded, scratch.scores(query) + first,
@@ -104,11 +94,12 @@ void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, P
     kernels.softmax(scratch.scores(i), rows[static_cast<size_t>(i / n_heads)].path->size());
     std::fill(scratch.query(i), scratch.query(i) + padded, 0.0f);
   }
-  walk(kv, KvLayer::Part::kValues, rows, kv_head, scratch, [&](int64_t row, int64_t n, int64_t first, int64_t count) {
-    const int64_t query = row * n_heads;
-    kernels.gather(scratch.scores(query) + first, scratch.longest_, n * n_heads, scratch.staged(0), padded, count,
-                   scratch.query(query));
-  });
+  walk(kv, KvLayer::Part::kValues, rows, shared, kv_head, scratch,
+       [&](int64_t row, int64_t n, int64_t first, int64_t count) {
+         const int64_t query = row * n_heads;
+         kernels.gather(scratch.scores(query) + first, scratch.longest_, n * n_heads, scratch.staged(0), padded, count,
+                        scratch.query(query));
+       });
   for (int64_t i = 0; i < n_rows * n_heads; ++i) {
     float* out = rows[static_cast<size_t>(i / n_heads)].out + (heads.begin + i % n_heads) * head_dim;
     std::copy(scratch.query(i), scratch.query(i) + head_dim, out);
@@ -116,12 +107,12 @@ void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, P
 }
 
 template <class Use>
-void TreeAttention::walk(const KvLayer& kv, KvLayer::Part part, std::span<const AttentionRow> rows, int32_t kv_head,
-                         AttentionScratch& scratch, Use use) const {
+void TreeAttention::walk(const KvLayer& kv, KvLayer::Part part, std::span<const AttentionRow> rows, int64_t shared,
+                         int32_t kv_head, AttentionScratch& scratch, Use use) const {
   const auto n_rows = static_cast<int64_t>(rows.size());
   int64_t longest = 0;
   for (const AttentionRow& row : rows) longest = std::max(longest, row.path->size());
-  const int64_t shared = shared_positions(rows) / kBlock * kBlock;
+  shared = shared / kBlock * kBlock;
   for (int64_t first = 0; first < shared; first += kBlock) {
     stage(kv, part, *rows[0].path, first, kBlock, kv_head, scratch);
     use(0, n_rows, first, kBlock);

@@ -78,14 +78,16 @@ class TreeAttention {
 
   explicit TreeAttention(const AttentionShape& shape) : shape_(shape) {}
 
-  // Heads [heads.begin, heads.end), all of one kv head, of up to kRows rows.
-  void run(const KvLayer& kv, std::span<const AttentionRow> rows, Part heads, AttentionScratch& scratch) const;
+  // Heads [heads.begin, heads.end), all of one kv head, of up to kRows rows. The first `shared` positions of all of
+  // them lie in the same cells: those keys and values are read once.
+  void run(const KvLayer& kv, std::span<const AttentionRow> rows, int64_t shared, Part heads,
+           AttentionScratch& scratch) const;
 
  private:
   // Calls use(row, n_rows, first, count) with the keys or values of `count` positions from `first` staged, which these
   // rows have in common; for each row, position by position in order.
   template <class Use>
-  void walk(const KvLayer& kv, KvLayer::Part part, std::span<const AttentionRow> rows, int32_t kv_head,
+  void walk(const KvLayer& kv, KvLayer::Part part, std::span<const AttentionRow> rows, int64_t shared, int32_t kv_head,
             AttentionScratch& scratch, Use use) const;
   // Stages position first + i at place i, for i < count.
   void stage(const KvLayer& kv, KvLayer::Part part, const Path& path, int64_t first, int64_t count, int32_t kv_head,

@@ -56,17 +56,21 @@ void CpuBlock::begin(int64_t n_rows) {
   rows_ = {};
 }
 
-// Neighbours that have the same committed cells.
+// Neighbours of one sequence, or of several that have at least half of their paths in common.
 void CpuBlock::find_tiles() {
   tiles_.clear();
-  const auto committed = [&](int64_t row) { return rows_[static_cast<size_t>(row)].path.committed.data(); };
   for (int64_t row = 0; row < n_rows_; ++row) {
-    const bool fits = !tiles_.empty() && row - tiles_.back().begin < TreeAttention::kRows;
-    if (fits && committed(row) == committed(tiles_.back().begin)) {
-      tiles_.back().end = row + 1;
-    } else {
-      tiles_.push_back({row, row + 1});
+    const Path& path = rows_[static_cast<size_t>(row)].path;
+    if (!tiles_.empty() && row - tiles_.back().rows.begin < TreeAttention::kRows) {
+      Tile& tile = tiles_.back();
+      const Path& first = rows_[static_cast<size_t>(tile.rows.begin)].path;
+      const int64_t shared = in_common(first, path);
+      if (path.committed.data() == first.committed.data() || 2 * shared >= std::max(first.size(), path.size())) {
+        tile = {{tile.rows.begin, row + 1}, std::min(tile.shared, shared)};
+        continue;
+      }
     }
+    tiles_.push_back({{row, row + 1}, std::ssize(path.committed)});
   }
 }
 
@@ -174,26 +178,27 @@ void CpuBlock::Thread::turn_and_keep_keys(Layer& layer) {
 void CpuBlock::Thread::attend(const Layer& layer) {
   const int64_t n_heads = b_.shape_.n_heads, n_kv_heads = b_.shape_.n_kv_heads, group = n_heads / n_kv_heads;
   AttentionRow tile[TreeAttention::kRows];
-  const auto run = [&](int64_t first, int64_t n, Part heads) {
-    for (int64_t i = 0; i < n; ++i) {
-      tile[i] = {&b_.rows_[static_cast<size_t>(first + i)].path, b_.qkv_.as<float>() + (first + i) * b_.qkv_width(),
-                 b_.attended_.as<float>() + (first + i) * b_.q_width()};
+  const auto run = [&](const Tile& which, Part heads) {
+    const auto [first, end] = which.rows;
+    for (int64_t i = first; i < end; ++i) {
+      tile[i - first] = {&b_.rows_[static_cast<size_t>(i)].path, b_.qkv_.as<float>() + i * b_.qkv_width(),
+                         b_.attended_.as<float>() + i * b_.q_width()};
     }
-    b_.attention_.run(layer.kv, {tile, static_cast<size_t>(n)}, heads, b_.scratch_[static_cast<size_t>(thread_)]);
+    b_.attention_.run(layer.kv, {tile, static_cast<size_t>(end - first)}, which.shared, heads,
+                      b_.scratch_[static_cast<size_t>(thread_)]);
   };
   if (b_.n_rows_ == 1) {
     const Part mine = part_of(n_heads, 1, thread_, b_.team_.size());
     for (int64_t head = mine.begin; head < mine.end;) {
       const int64_t end = std::min(mine.end, (head / group + 1) * group);
-      run(0, 1, {head, end});
+      run(b_.tiles_.front(), {head, end});
       head = end;
     }
   } else {
     divide(std::ssize(b_.tiles_) * n_kv_heads, 1, [&](Part units) {
       for (int64_t unit = units.begin; unit < units.end; ++unit) {
-        const Part rows = b_.tiles_[static_cast<size_t>(unit / n_kv_heads)];
         const int64_t kv_head = unit % n_kv_heads;
-        run(rows.begin, rows.end - rows.begin, {kv_head * group, (kv_head + 1) * group});
+        run(b_.tiles_[static_cast<size_t>(unit / n_kv_heads)], {kv_head * group, (kv_head + 1) * group});
       }
     });
   }

@@ -142,7 +142,11 @@ class CpuBlock {
   // Of the rows at hand.
   int64_t n_rows_ = 0;
   std::span<const BlockRow> rows_;
-  std::vector<Part> tiles_;                 // rows that go through attention together
+  struct Tile {
+    Part rows;       // that go through attention together
+    int64_t shared;  // positions that they have in common
+  };
+  std::vector<Tile> tiles_;
   std::vector<LinearInput> inputs_;         // [thread], the first with room for max_rows, the others for few
   Memory qkv_;                              // [rows, q_width + 2 kv_width]: queries, keys, values
   Memory attended_;                         // [rows, q_width]

@@ -16,6 +16,13 @@ Match(Fns...) -> Match<Fns...>;
 
 }  // namespace
 
+int64_t in_common(const Path& a, const Path& b) {
+  const auto shorter = std::min(a.committed.size(), b.committed.size());
+  if (a.committed.data() == b.committed.data()) return static_cast<int64_t>(shorter);
+  const auto first = a.committed.first(shorter);
+  return std::mismatch(first.begin(), first.end(), b.committed.begin()).first - first.begin();
+}
+
 const Paths::Entry& Paths::entry(Cell cell) const {
   SLUICE_CHECK(cell.valid() && static_cast<size_t>(cell.value) < cells_.size(), "a cell is out of range");
   return cells_[static_cast<size_t>(cell.value)];

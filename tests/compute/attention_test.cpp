@@ -44,14 +44,22 @@ struct Scene {
     const Path other{std::span(all).first(static_cast<size_t>(n_committed)), {all.back()}};
     std::vector<float> other_out(query.size());
     const AttentionRow row{&path, query.data(), out.data()}, neighbour{&other, query.data(), other_out.data()};
-    const std::vector<AttentionRow> batches[] = {{row}, {neighbour, row}, {row, neighbour, row}};
-    const std::vector<AttentionRow>& rows = batches[seed % 3];
+    // And one of another sequence that begins with the same cells.
+    const std::vector<Cell> same(all.begin(), all.begin() + n_committed);
+    const Path fork{same, {all[static_cast<size_t>(n_cells) - 2]}};
+    const AttentionRow forked{&fork, query.data(), other_out.data()};
+    const std::vector<AttentionRow> batches[] = {
+        {row}, {neighbour, row}, {row, neighbour, row}, {forked, row}, {row, forked, neighbour, row}};
+    const std::vector<AttentionRow>& rows = batches[seed % std::size(batches)];
+    int64_t shared = n_committed;
+    for (const AttentionRow& one : rows) shared = std::min(shared, in_common(*rows[0].path, *one.path));
+    EXPECT_EQ(shared, n_committed);
     const int32_t group = shape.n_heads / shape.n_kv_heads;
     for (int32_t kv_head = 0; kv_head < shape.n_kv_heads; ++kv_head) {
       for (int part = 0; part < n_parts; ++part) {
         Part heads = part_of(group, 1, part, n_parts);
         heads = {heads.begin + kv_head * group, heads.end + kv_head * group};
-        if (!heads.empty()) TreeAttention(shape).run(kv, rows, heads, scratch);
+        if (!heads.empty()) TreeAttention(shape).run(kv, rows, shared, heads, scratch);
       }
     }
     return out;
@@ -107,6 +115,7 @@ TEST(TreeAttention, GivesTheSameBitsWhereverTheCellsLieAndHoweverHeadsAreDivided
       EXPECT_EQ(scene.run(half, 11, 3), plain);
       EXPECT_EQ(scene.run(half, 36, 4, /*n_parts=*/2), plain);
       EXPECT_EQ(scene.run(half, 20, 5, /*n_parts=*/3), plain);
+      EXPECT_EQ(scene.run(half, 33, 6), plain);
     }
   }
 }

@@ -237,6 +237,43 @@ TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
   }
 }
 
+// Sequences that begin with the same cells, and go on each in its own way; their rows share batches.
+TEST(StageRunner, RowsOfForksEqualPlainDecoding) {
+  const ModelFile model = open_model(write_tiny_model({}, temp_path("forks.gguf")));
+  const int32_t n_vocab = model.hparams().n_vocab;
+  for (const int threads : {1, 3}) {
+    Pipeline::Options options{.cuts = {2}, .threads = threads};
+    PlainDecoding plain(model, options.kv);
+    options.n_cells = 120;
+    Pipeline pipeline(model, options);
+    Dice dice(3);
+    const std::vector<Token> prompt = dice.tokens(40, n_vocab);
+    std::vector<Row> rows;
+    for (int32_t i = 0; i < 40; ++i)
+      rows.push_back(make_row(0, prompt[static_cast<size_t>(i)], i, i, i - 1, Row::Kind::kPrompt));
+    pipeline.run({Open{SequenceId(0), {}}}, rows, rows);
+
+    std::vector<PathUpdate> updates;
+    std::vector<std::vector<Token>> paths;
+    rows.clear();
+    int32_t cell = 40, sequence = 0;
+    for (const int32_t length : {40, 40, 33, 39, 8, 0, 40, 40, 40, 16, 40}) {
+      if (sequence > 0) updates.push_back(Fork{SequenceId(sequence), SequenceId(0), length, {}});
+      std::vector<Token> path(prompt.begin(), prompt.begin() + length);
+      int32_t parent = length - 1;
+      for (int32_t n = dice.below(3); n >= 0; --n) {  // a chain
+        path.push_back(dice.below(n_vocab));
+        rows.push_back(make_row(sequence, path.back(), static_cast<int32_t>(path.size()) - 1, cell, parent));
+        paths.push_back(path);
+        parent = cell++;
+      }
+      ++sequence;
+    }
+    const auto logits = pipeline.run(updates, rows, rows);
+    for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(logits[i], plain.after(paths[i])) << "row " << i;
+  }
+}
+
 TEST(StageRunner, PromptsInChunksOfAnyWidthEqualPlainDecoding) {
   TinyModelSpec spec{.n_layers = 2, .d_model = 256, .n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .d_ff = 512};
   for (const ggml_type type : {GGML_TYPE_F32, GGML_TYPE_Q4_1, GGML_TYPE_Q8_0, GGML_TYPE_Q6_K}) {
