@@ -33,6 +33,18 @@ constexpr Shipped kShipped[] = {
       "stage": {"points": [[1, 0.0378], [64, 0.0378]], "between": "step", "every": 64, "add": 0.0378},
       "draft": {"points": [[1, 0.017], [64, 0.017]], "between": "step", "every": 64, "add": 0.017},
       "prune_seconds": 0.005, "link": {"latency": 1e-3, "bandwidth": 1.25e9}})"},
+    {"wan-6",
+     R"({"name": "wan-6", "description": "six stages on hosts 22 to 75 ms apart, 100 Mbit/s; the draft beside the coordinator",
+      "source": "made up",
+      "stage": {"points": [[1, 0.012]], "between": "step", "every": 1048576, "add": 0},
+      "draft": {"points": [[1, 0.010]], "between": "step", "every": 1048576, "add": 0},
+      "edges": [{"latency": 0.022, "bandwidth": 12.5e6, "jitter": 0.1},
+                {"latency": 0.038, "bandwidth": 12.5e6, "jitter": 0.1},
+                {"latency": 0.057, "bandwidth": 12.5e6, "jitter": 0.1},
+                {"latency": 0.075, "bandwidth": 12.5e6, "jitter": 0.1},
+                {"latency": 0.046, "bandwidth": 12.5e6, "jitter": 0.1},
+                {"latency": 0.031, "bandwidth": 12.5e6, "jitter": 0.1},
+                {"latency": 0.046, "bandwidth": 12.5e6, "jitter": 0.1}], "seed": 1})"},
 };
 
 constexpr double kMostRows = 1e9, kLongest = 1e6;  // seconds; beyond them sums and clocks would overflow
@@ -48,9 +60,66 @@ Result<double> number(const nlohmann::json& j, double low, double high, const st
   return value;
 }
 
+// Misspelt keys would be taken for ones that are not there.
+Status check_keys(const nlohmann::json& j, std::initializer_list<const char*> known, const std::string& where) {
+  for (const auto& [key, value] : j.items()) {
+    if (std::any_of(known.begin(), known.end(), [&key](const char* k) { return key == k; })) continue;
+    std::string names;
+    for (const char* k : known) names += (names.empty() ? "" : ", ") + std::string(k);
+    return input_error(where + ": there is no key \"" + key + "\"; there are " + names);
+  }
+  return {};
+}
+
+Result<Link> parse_link(const nlohmann::json& j, const std::string& where) {
+  if (!j.is_object())
+    return input_error(where +
+                       " must be an object such as {\"latency\": 0.001, \"bandwidth\": 1.25e8, \"jitter\": 0.1}");
+  SLUICE_TRY_STATUS(check_keys(j, {"latency", "bandwidth", "jitter"}, where));
+  Link link;
+  if (j.contains("latency")) {
+    SLUICE_TRY(link.latency, number(j["latency"], 0, kLongest, where + ".latency"));
+  }
+  if (j.contains("bandwidth") && j["bandwidth"] != 0) {  // 0: unlimited
+    SLUICE_TRY(link.bandwidth, number(j["bandwidth"], 1, 1e18, where + ".bandwidth"));
+  }
+  if (j.contains("jitter")) {
+    SLUICE_TRY(link.jitter, number(j["jitter"], 0, 1, where + ".jitter"));
+  }
+  return link;
+}
+
+Result<std::vector<Link>> parse_links(const nlohmann::json& j, size_t least, const char* of_what,
+                                      const std::string& where) {
+  if (!j.is_array() || j.size() < least) return input_error(where + " must be a list of links: " + of_what);
+  std::vector<Link> links;
+  for (size_t i = 0; i < j.size(); ++i) {
+    SLUICE_TRY(links.emplace_back(), parse_link(j[i], where + "[" + std::to_string(i) + "]"));
+  }
+  return links;
+}
+
+nlohmann::json link_json(const Link& link) {
+  nlohmann::json j = {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
+  if (link.jitter > 0) j["jitter"] = link.jitter;
+  return j;
+}
+
+// Where a text stops being JSON.
+std::string where_it_breaks(const std::string& text) {
+  try {
+    [[maybe_unused]] const auto parsed = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    const auto end = text.begin() + static_cast<ptrdiff_t>(std::min(error.byte, text.size()));
+    return ": its text breaks off or is wrong in line " + std::to_string(1 + std::count(text.begin(), end, '\n'));
+  }
+  return "";
+}
+
 Result<CostCurve> parse_curve(const nlohmann::json& j, const std::string& where) {
   if (!j.is_object() || !j.contains("points") || !j["points"].is_array() || j["points"].empty())
     return input_error(where + " must be an object with \"points\": [[rows, seconds], …]");
+  SLUICE_TRY_STATUS(check_keys(j, {"points", "between", "every", "add"}, where));
   CostCurve curve;
   for (const auto& p : j["points"]) {
     if (!p.is_array() || p.size() != 2) return input_error(where + ".points must hold pairs [rows, seconds]");
@@ -104,7 +173,11 @@ double CostCurve::at(double rows) const {
 
 Result<Profile> Profile::parse(const std::string& text, const std::string& where) {
   const auto j = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!j.is_object()) return input_error("profile " + where + " is not a JSON object");
+  if (!j.is_object()) return input_error("profile " + where + " is not a JSON object" + where_it_breaks(text));
+  SLUICE_TRY_STATUS(check_keys(j,
+                               {"name", "description", "source", "stage", "layer", "head", "embedding", "draft",
+                                "prune_seconds", "link", "edges", "direct", "seed"},
+                               "profile " + where));
   Profile profile;
   profile.name = where;
   for (auto [key, field] :
@@ -132,16 +205,34 @@ Result<Profile> Profile::parse(const std::string& text, const std::string& where
     SLUICE_TRY(profile.prune_seconds, number(j["prune_seconds"], 0, kLongest, "profile " + where + ": prune_seconds"));
   }
   if (j.contains("link")) {
-    const auto& link = j["link"];
-    if (!link.is_object()) return input_error("profile " + where + ": link must be an object");
-    if (link.contains("latency")) {
-      SLUICE_TRY(profile.link.latency, number(link["latency"], 0, kLongest, "profile " + where + ": link.latency"));
-    }
-    if (link.contains("bandwidth") && link["bandwidth"] != 0) {  // 0: unlimited
-      SLUICE_TRY(profile.link.bandwidth, number(link["bandwidth"], 1, 1e18, "profile " + where + ": link.bandwidth"));
-    }
+    SLUICE_TRY(profile.link, parse_link(j["link"], "profile " + where + ": link"));
+  }
+  if (j.contains("edges")) {
+    SLUICE_TRY(profile.edges,
+               parse_links(j["edges"], 2,
+                           "from the coordinator to stage 0, from each stage to the next, from the last one to the "
+                           "coordinator",
+                           "profile " + where + ": edges"));
+  }
+  if (j.contains("direct")) {
+    SLUICE_TRY(profile.direct,
+               parse_links(j["direct"], 1, "between the coordinator and each stage", "profile " + where + ": direct"));
+    if (profile.direct.size() + 1 != profile.edges.size())
+      return input_error("profile " + where + ": direct must have one link less than edges, one for each stage");
+  }
+  if (j.contains("seed")) {
+    if (!j["seed"].is_number_unsigned())
+      return input_error("profile " + where + ": seed must be a whole number from 0");
+    profile.seed = j["seed"].get<uint64_t>();
   }
   return profile;
+}
+
+Status Profile::check_stages(size_t n_stages) const {
+  if (edges.empty() || edges.size() == n_stages + 1) return {};
+  const std::string listed = std::to_string(edges.size() - 1);
+  return input_error("profile " + name + " lists the edges of " + listed + " stages, not of " +
+                     std::to_string(n_stages) + ": give --stages " + listed);
 }
 
 Result<Profile> Profile::for_draft(size_t i, size_t n, int32_t n_stages) const {
@@ -150,6 +241,7 @@ Result<Profile> Profile::for_draft(size_t i, size_t n, int32_t n_stages) const {
   Profile profile;
   profile.name = name;
   profile.link = link;
+  profile.seed = seed;
   profile.stage = drafts[drafts.size() - std::min(n, drafts.size()) + (i < missing ? 0 : i - missing)];
   for (auto& point : profile.stage.points) point.seconds /= n_stages;
   profile.stage.step_add /= n_stages;
@@ -183,7 +275,10 @@ nlohmann::json Profile::to_json() const {
     if (!curve->points.empty()) j[key] = curve_json(*curve);
   for (const CostCurve& draft : drafts) j["draft"].push_back(curve_json(draft));
   j["prune_seconds"] = prune_seconds;
-  j["link"] = {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
+  j["link"] = link_json(link);
+  for (const Link& edge : edges) j["edges"].push_back(link_json(edge));
+  for (const Link& way : direct) j["direct"].push_back(link_json(way));
+  if (seed > 0) j["seed"] = seed;
   return j;
 }
 

@@ -24,10 +24,14 @@ struct CostCurve {
   double at(double rows) const;
 };
 
+// One way of a link. A frame occupies it for its bytes' time, then takes the latency; the next one waits until it is
+// free.
 struct Link {
   double latency = 0;    // seconds
   double bandwidth = 0;  // bytes a second; 0: unlimited
-  double seconds(double bytes) const { return latency + (bandwidth > 0 ? bytes / bandwidth : 0.0); }
+  double jitter = 0;     // latencies vary by this share of it, up and down
+  double occupied(double bytes) const { return bandwidth > 0 ? bytes / bandwidth : 0.0; }
+  double seconds(double bytes) const { return latency + occupied(bytes); }
 };
 
 // A device and link profile. Either `stage` gives the time of a whole stage, whatever its layers, or `layer`, `head`
@@ -38,9 +42,20 @@ struct Profile {
   CostCurve layer, head, embedding;
   std::vector<CostCurve> drafts;  // a pass of each draft model, the smallest first
   double prune_seconds = 0;  // pruning after a verdict; overlapped with the transfer, so it never adds to a step here
-  Link link;                 // between neighbouring stages, and from the last to the coordinator
+  // Of the ways from stage to stage, from the last one to the coordinator, and from draft models to it. The coordinator
+  // is beside the first stage.
+  Link link;
+  // If not empty, the ways that batches go instead: from the coordinator to stage 0, from each stage to the next, from
+  // the last one to the coordinator.
+  std::vector<Link> edges;
+  // With `edges`: between the coordinator and each stage, for what goes neither with the batches nor round with them.
+  // Empty: as the shorter way round.
+  std::vector<Link> direct;
+  uint64_t seed = 0;  // of the links' jitter
 
   bool per_layer() const { return stage.points.empty(); }
+  // Whether it is for so many stages. The error names the profile and says for how many it is.
+  Status check_stages(size_t n_stages) const;
   // What a pipeline of `n_stages` stages costs that runs draft model `i` of `n`. A profile with fewer draft models than
   // `n` gives them to the largest, and its first one to all that are left. The error names the profile if it has none.
   Result<Profile> for_draft(size_t i, size_t n, int32_t n_stages = 1) const;

@@ -15,6 +15,7 @@ enum class Purpose : uint32_t {
   kAccept = 2,    // acceptance tests of rule `reject`
   kResidual = 3,  // resampling after a rejection
   kArrival = 8,   // when the requests of a benchmark come
+  kLink = 9,      // how long frames take on a link
   kTest = 15,
 };
 

@@ -131,10 +131,11 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
       ->excludes(stages);
   add_choice(command, "--executor", options.executor, kExecutors,
              "threads: a thread a stage; virtual: on a simulated clock");
-  command.add_option("--profile", options.profile,
-                     "Device and link profile, a name (uniform, paper-8x, paper-8x-10gbe, local) or a JSON file: the "
-                     "costs of `virtual`, "
-                     "the pace of `threads`");
+  command.add_option(
+      "--profile", options.profile,
+      "Device and link profile, a name (uniform, paper-8x, paper-8x-10gbe, wan-6, local) or a JSON file: the "
+      "costs of `virtual`, "
+      "the pace of `threads`");
   add_choice(command, "--compute", options.compute, kComputes,
              "full, or lazy: only the committed path (with --executor virtual)");
   command.add_option("--memo", options.memo,

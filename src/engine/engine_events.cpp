@@ -23,7 +23,7 @@ Status Engine::handle(const Event& event) {
       handle_drafted(*outcome);
     }
   } else if (const auto* report = std::get_if<StageReport>(&event)) {
-    lanes_[static_cast<size_t>(report->model.value)].traffic().computed(*report);
+    lanes_[static_cast<size_t>(report->model.value)].traffic().computed(*report, executor_->now());
     recorder_.computed(*report);
   } else if (const auto* taps = std::get_if<TapsArrived>(&event)) {
     for (Lane& lane : lanes_)

@@ -20,10 +20,12 @@ bool Engine::feed_idle() {
   std::vector<Room> rooms;
   const auto has_prompt = [](const Request* request) { return request->prompt_rows_left(kTarget) > 0; };
   const bool prompts = std::any_of(running_.begin(), running_.end(), has_prompt);
-  for (const Lane& lane : lanes_) rooms.push_back(lane.room(prompts));
+  const double now = executor_->now();
+  for (const Lane& lane : lanes_) rooms.push_back(lane.room(prompts, now));
+  for (const Room& room : rooms)
+    if (room.next_entry && *room.next_entry > now) executor_->wake_at(*room.next_entry);
   const auto idle = [](const Room& room) { return room.idle; };
   if (std::none_of(rooms.begin(), rooms.end(), idle)) return false;
-  const double now = executor_->now();
   const auto news = news_due(lanes_, running_, now);
   for (size_t m = 0; m < lanes_.size(); ++m) {
     const bool answers = answer_due(lanes_[m], now);
@@ -57,7 +59,7 @@ void Engine::send(Lane& lane, const std::vector<Planned>& plan) {
   Batch batch = write_batch(lane, BatchId(next_batch_++), plan);
   const double now = executor_->now();
   recorder_.submitted(batch, lane.model(), plan, now);
-  Traffic::Flight flight{.batch = batch.id, .submitted = now};
+  Traffic::Flight flight{.batch = batch.id, .submitted = now, .n_rows = static_cast<int32_t>(plan.size())};
   for (const Planned& planned : plan) {
     flight.prompts = flight.prompts || !planned.node.valid();
     if (lane.model() != kTarget) flight.rows.push_back({planned.request->id, planned.node});

@@ -5,8 +5,10 @@
 
 namespace sluice {
 
-Room Lane::room(bool prompts) const {
-  return {.idle = traffic_.takes_a_batch(prompts),
+Room Lane::room(bool prompts, double now) const {
+  const auto entry = traffic_.next_entry(prompts);
+  return {.idle = entry && *entry <= now,
+          .next_entry = entry,
           .free_cells = cells_.available(),
           .spare_cells = cells_.available() - std::min(cells_.available(), promised_),
           .stages = traffic_.stages().size(),

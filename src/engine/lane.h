@@ -23,7 +23,7 @@ namespace sluice {
 class Lane {
  public:
   Lane(ModelId model, int32_t n_cells, size_t n_stages)
-      : model_(model), n_cells_(n_cells), cells_(n_cells), traffic_(n_stages) {}
+      : model_(model), n_cells_(n_cells), cells_(n_cells), traffic_(n_stages, /*sends_ahead=*/model == kTarget) {}
 
   ModelId model() const { return model_; }
   int32_t n_cells() const { return n_cells_; }
@@ -34,7 +34,7 @@ class Lane {
   // How many of the request's committed cells behind the first `kept` are others' too.
   size_t shared_behind(const Request& request, size_t kept) const;
   // What it can take. prompts: some wait to enter the target.
-  Room room(bool prompts) const;
+  Room room(bool prompts, double now) const;
 
   Traffic& traffic() { return traffic_; }
   const Traffic& traffic() const { return traffic_; }

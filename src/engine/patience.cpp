@@ -8,7 +8,7 @@ namespace sluice {
 
 std::optional<double> news_due(std::span<const Lane> lanes, std::span<Request* const> running, double now) {
   const Traffic& traffic = lanes.front().traffic();
-  const double step = traffic.transit() / static_cast<double>(traffic.stages().size());
+  const double step = traffic.step();
   const auto soon = [&](double due) { return due + policy::kLate * step > now && due - now < policy::kSoon * step; };
   const auto has_root_in = [&](BatchId batch) {
     return std::any_of(running.begin(), running.end(), [&](const Request* request) {

@@ -64,5 +64,9 @@ inline constexpr double kSoon = 0.05, kLate = 0.02;
 // would come later.
 inline constexpr double kMayIdle = 0.1;
 inline constexpr double kNewestPass = 1.0 / 8;  // of the average time of a stage's passes
+// The part of a pass that the way to the first stage and back may take and its word that it is free still be waited
+// for: what enters then knows all that has come, and the stage idles no longer than it may.
+inline constexpr double kNear = 0.1;
+inline constexpr double kForgetsTrip = 1.0 / 64;  // of a way that was shorter than any since
 
 }  // namespace sluice::policy

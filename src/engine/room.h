@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "base/pass_times.h"
 
@@ -10,7 +11,8 @@ namespace sluice {
 class HeadFeed;
 
 struct Room {
-  bool idle = false;  // its first stage has nothing to do
+  bool idle = false;                 // it may be given a batch now
+  std::optional<double> next_entry;  // or at this time, unless news comes before
   size_t free_cells = 0;
   size_t spare_cells = 0;  // free ones that are not promised to committed tokens and roots
   size_t stages = 1;

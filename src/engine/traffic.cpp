@@ -9,22 +9,51 @@
 
 namespace sluice {
 
+namespace {
+
+constexpr double kMost = 1e6;  // batches
+
+}  // namespace
+
 void Traffic::submitted(Flight flight) {
+  const double usual = times().seconds(flight.n_rows);
+  entering_.push_back({flight.batch, flight.submitted, usual > 0.0 ? usual : stages_.front().lately});
   flights_.push_back(std::move(flight));
-  ++first_stage_load_;
 }
 
-void Traffic::computed(const StageReport& report) {
+void Traffic::computed(const StageReport& report, double now) {
   const double seconds = report.end - report.begin;
-  stages_[static_cast<size_t>(report.stage.value)].worked(seconds, report.rows_computed > 0);
+  const auto s = static_cast<size_t>(report.stage.value);
+  stages_[s].worked(seconds, report.rows_computed > 0);
+  loads_[s].carried(report.received, report.rows_received);
   const auto flight = std::lower_bound(flights_.begin(), flights_.end(), report.batch,
                                        [](const Flight& f, BatchId batch) { return f.batch < batch; });
   const bool known = flight != flights_.end() && flight->batch == report.batch;
   const bool prompts = known && flight->prompts;
-  if (known) flight->busy += seconds;
-  (prompts ? mixed_times_ : times_).saw(report.rows_computed, seconds);
-  if (prompts) times_.saw_others(report.rows_computed, seconds);
-  if (report.stage == StageId(0)) --first_stage_load_;
+  if (known) flight->busy += seconds, flight->waited += report.waited;
+  // A row costs what it adds to the slowest stage or link.
+  double row = 0.0;
+  for (const LinkLoad& load : loads_) row = std::max(row, load.row);
+  const double pass = std::max(seconds, row * report.rows_computed);
+  (prompts ? mixed_times_ : times_).saw(report.rows_computed, pass);
+  if (prompts) times_.saw_others(report.rows_computed, pass);
+  if (report.stage == StageId(0)) first_is_through(report, now);
+}
+
+void Traffic::first_is_through(const StageReport& report, double now) {
+  SLUICE_CHECK(!entering_.empty() && entering_.front().batch == report.batch, "a stage takes batches in order");
+  const double trip = now - entering_.front().submitted - report.waited - (report.end - report.begin);
+  entering_.pop_front();
+  shortest_trip_ =
+      round_trip_.known ? std::min(trip, shortest_trip_ + policy::kForgetsTrip * (trip - shortest_trip_)) : trip;
+  round_trip_.saw(trip);
+  last_word_ = now;
+}
+
+void Traffic::LinkLoad::carried(double seconds, int32_t rows) {
+  if (rows == 0) return;
+  batch += policy::kNewestPass * (seconds - batch);
+  row += policy::kNewestPass * (seconds / rows - row);
 }
 
 Traffic::Flight Traffic::came_out(const Outcome& outcome, double now) {
@@ -33,23 +62,46 @@ Traffic::Flight Traffic::came_out(const Outcome& outcome, double now) {
   flights_.pop_front();
   const double took = now - flight.submitted;
   links_ = std::min(links_, std::max(0.0, took - flight.busy));
+  ways_.saw(std::max(0.0, took - flight.busy - flight.waited));
   // Of the target's only those that bring verdicts are news.
   if (outcome.model != kTarget || !outcome.accepted.empty()) transit_ = took;
   return flight;
 }
 
+bool Traffic::is_near() const {
+  return !sends_ahead_ || !round_trip_.known || shortest_trip_ <= policy::kNear * pace();
+}
+
+double Traffic::pace() const {
+  double slowest = 0.0;
+  for (const StageClock& stage : stages_) slowest = std::max(slowest, stage.lately);
+  for (const LinkLoad& load : loads_) slowest = std::max(slowest, load.batch);
+  return slowest;
+}
+
 size_t Traffic::depth() const {
-  if (stages_.size() == 1)
+  if (stages_.size() == 1 && is_near())
     return 1;  // its outcome comes just after the word that it is free; what goes next depends on it
-  double all = 0, slowest = 0;
-  for (const StageClock& stage : stages_) {
-    all += stage.lately;
-    slowest = std::max(slowest, stage.lately);
-  }
+  double all = 0;
+  for (const StageClock& stage : stages_) all += stage.lately;
   const bool unknown = std::any_of(stages_.begin(), stages_.end(), [](const StageClock& s) { return s.batches == 0; });
-  if (unknown || !std::isfinite(links_) || slowest <= 0) return std::numeric_limits<size_t>::max();
-  constexpr double kMost = 1e6;
-  return static_cast<size_t>(std::clamp(std::ceil((all + links_) / slowest - policy::kMayIdle), 1.0, kMost));
+  if (unknown || !std::isfinite(links_) || pace() <= 0) return std::numeric_limits<size_t>::max();
+  const double links = is_near() ? links_ : ways_.mean + ways_.deviation;
+  return static_cast<size_t>(std::clamp(std::ceil((all + links) / pace() - policy::kMayIdle), 1.0, kMost));
+}
+
+size_t Traffic::credits() const {
+  if (is_near()) return 1;
+  return 2 + static_cast<size_t>(std::min(std::ceil(round_trip_.mean / pace()), kMost));
+}
+
+std::optional<double> Traffic::next_entry(bool prompts) const {
+  if (flights_.size() >= depth() && (!prompts || stages_.size() == 1)) return std::nullopt;
+  if (entering_.empty()) return 0.0;
+  if (entering_.size() >= credits()) return std::nullopt;
+  double through = last_word_;  // when the first stage will be heard to have done all that it was sent
+  for (const Entering& e : entering_) through = std::max(through, e.submitted + round_trip_.mean) + e.pass;
+  return through - round_trip_.mean - round_trip_.deviation;
 }
 
 }  // namespace sluice

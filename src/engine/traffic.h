@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "base/pass_times.h"
 #include "engine/request.h"
+#include "engine/smooth.h"
 #include "engine/stage_clock.h"
 #include "wire/report.h"
 
@@ -22,18 +23,23 @@ class Traffic {
     BatchId batch;
     double submitted = 0;
     bool prompts = false;  // among its rows
+    int32_t n_rows = 0;
     struct Sent {
       RequestId request;
       NodeId node;  // none: a prompt row
     };
     std::vector<Sent> rows;  // unless its outcome names sequences, as the target's does
     double busy = 0;         // seconds that stages have computed it
+    double waited = 0;       // seconds that it has lain in front of them
   };
 
-  explicit Traffic(size_t n_stages) : stages_(n_stages) {}
+  // sends_ahead: batches may enter before the first stage has said that it is free. Not a draft model's, whose next
+  // questions depend on its answers.
+  explicit Traffic(size_t n_stages, bool sends_ahead = true)
+      : sends_ahead_(sends_ahead), stages_(n_stages), loads_(n_stages) {}
 
   void submitted(Flight flight);
-  void computed(const StageReport& report);
+  void computed(const StageReport& report, double now);
   // Batches come out in the order in which they were submitted.
   Flight came_out(const Outcome& outcome, double now);
 
@@ -41,24 +47,27 @@ class Traffic {
   // Whether a batch that was submitted is still under way.
   bool holds(BatchId batch) const { return !flights_.empty() && flights_.front().batch <= batch; }
   // Nothing is under way, no report of the first stage either.
-  bool is_quiet() const { return flights_.empty() && first_stage_load_ == 0; }
+  bool is_quiet() const { return flights_.empty() && entering_.empty(); }
   // When a batch should come out, by what the last one took from its submission to its outcome.
   double due(const Flight& flight) const { return flight.submitted + transit_; }
   std::optional<double> next_due() const {
     return flights_.empty() ? std::nullopt : std::optional(due(flights_.front()));
   }
+  // How long a stage has a batch, what links take included; where the first stage is far off, what it has.
+  double step() const { return is_near() ? transit_ / static_cast<double>(stages_.size()) : pace(); }
   double transit() const { return transit_; }
 
-  // The first stage has nothing to do and may be given a batch. prompts: some wait to enter. They take longer between
-  // stages too, and no verdict that comes later makes them worse.
-  bool takes_a_batch(bool prompts) const {
-    const bool deep_enough = flights_.size() >= depth() && (!prompts || stages_.size() == 1);
-    return first_stage_load_ == 0 && !deep_enough;
-  }
+  // When a batch may be sent, so that it comes to the first stage when that falls free, and no more are under way than
+  // keep the slowest stage busy: a time that may be past, or none before the next news. prompts: some wait to enter.
+  // They take longer between stages too, and no verdict that comes later makes them worse.
+  std::optional<double> next_entry(bool prompts) const;
   // Batches under way that keep the slowest stage busy. With more than that one waits in front of it, and so does all
   // that enters later, for good: what a slow batch has held up is never caught up with, since batches come out no
   // faster than they enter.
   size_t depth() const;
+  // Batches that may be under way to the first stage, or there, at a time: as many as it takes to keep it busy although
+  // its word that it is free, and the next batch, take a while.
+  size_t credits() const;
 
   std::span<const StageClock> stages() const { return stages_; }
   // Of all stages, of batches without prompt rows, which cost less than others; as long as there was none, of others.
@@ -66,11 +75,37 @@ class Traffic {
   bool knows_times() const { return times_.narrowest() > 0; }  // of batches without prompt rows
 
  private:
+  // A batch of which the first stage has not said yet that it is through.
+  struct Entering {
+    BatchId batch;
+    double submitted = 0;
+    double pass = 0;  // seconds that it should take there
+  };
+
+  // How much a link to a stage has had to carry.
+  struct LinkLoad {
+    double batch = 0, row = 0;  // seconds that one occupies it, running averages
+    void carried(double seconds, int32_t rows);
+  };
+
+  void first_is_through(const StageReport& report, double now);
+
+  // The way to the first stage and back is so short that one may wait for its word.
+  bool is_near() const;
+  // Seconds for which the busiest stage or link had a batch lately; 0: not known.
+  double pace() const;
+
+  bool sends_ahead_;
   std::vector<StageClock> stages_;
+  std::vector<LinkLoad> loads_;  // [stages]
   std::deque<Flight> flights_;
-  int32_t first_stage_load_ = 0;  // batches submitted that it has not finished
-  double transit_ = 0;            // what the last batch took from its submission to its outcome
+  std::deque<Entering> entering_;
+  double last_word_ = 0;  // of the first stage: when it came
+  Smooth round_trip_;     // to the first stage and back, beside what happens there
+  double shortest_trip_ = 0;
+  double transit_ = 0;  // what the last batch took from its submission to its outcome
   double links_ = std::numeric_limits<double>::infinity();  // of that, what no stage took, at the least
+  Smooth ways_;                                             // of that, what neither stages took nor waits before them
   PassTimes times_, mixed_times_;
 };
 

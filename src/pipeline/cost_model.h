@@ -21,13 +21,25 @@ class CostModel {
   double stage_seconds(StageId stage, int32_t rows, int32_t head_rows) const;
   // Of the slowest stage at width 1: the length of a pipeline step.
   double step_seconds() const;
-  // From a stage to the next: a batch of `rows` rows with hidden states (f32).
-  double transfer_seconds(int32_t rows) const { return profile_.link.seconds(64.0 + 4.0 * rows * (d_model_ + 8)); }
-  // Small messages: verdicts and amendments.
-  double message_seconds() const { return profile_.link.seconds(64.0); }
+
+  // What travels, in bytes. Hidden states (f32) come with rows from a stage to the next, and to the heads.
+  static constexpr double kMessageBytes = 64.0;  // verdicts, amendments, reports
+  static double batch_bytes(int32_t rows) { return kMessageBytes + kRowBytes * rows; }
+  double state_bytes(int32_t rows) const { return batch_bytes(rows) + 4.0 * rows * d_model_; }
+
+  // The ways that batches go, i from 0 to the number of stages: to stage i, from the coordinator or the stage before;
+  // at the end, with the outcome, to the coordinator.
+  Link edge(size_t i) const;
+  // What goes past batches: amendments to a stage, its reports, what it taps to the heads beside the coordinator.
+  Link to_stage(StageId stage) const;
+  Link from_stage(StageId stage) const;
+  Link taps_of(StageId stage) const;
   const Profile& profile() const { return profile_; }
 
  private:
+  static constexpr double kRowBytes = 32.0;
+  Link direct(StageId stage) const;
+
   Profile profile_;
   std::vector<LayerRange> cuts_;
   int32_t d_model_;

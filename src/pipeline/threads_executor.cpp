@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "pipeline/executor.h"
+#include "pipeline/link_clock.h"
 #include "pipeline/route.h"
 
 namespace sluice {
@@ -87,6 +88,9 @@ class ThreadsExecutor final : public Executor {
       : start_(Clock::now()), exactness_(exactness_of(pipelines.front())), models_(pipelines.size()) {
     for (size_t m = 0; m < pipelines.size(); ++m) {
       models_[m].id = ModelId(static_cast<int32_t>(m));
+      const size_t n_stages = pipelines[m].workers.size();
+      models_[m].links =
+          pipelines[m].cost ? PipelineLinks(*pipelines[m].cost, models_[m].id, n_stages) : PipelineLinks(n_stages);
       models_[m].pacing = std::move(pipelines[m].cost);
       models_[m].is_head = pipelines[m].is_head;
       models_[m].stages = std::vector<Stage>(pipelines[m].workers.size());
@@ -112,15 +116,19 @@ class ThreadsExecutor final : public Executor {
 
   std::optional<Event> poll() override { return events_.try_pop(); }
 
-  void submit(ModelId model, Batch batch) override {
-    at(model).stages.front().messages.push(std::move(batch), Clock::now());
+  void submit(ModelId id, Batch batch) override {
+    Model& model = at(id);
+    const double bytes = CostModel::batch_bytes(static_cast<int32_t>(batch.rows.size()));
+    send_batch(model, 0, std::move(batch), bytes, Clock::now());
   }
 
   void amend(ModelId id, Amendment amendment) override {
     Model& model = at(id);
-    for (auto& stage : model.stages) {
+    for (size_t s = 0; s < model.stages.size(); ++s) {
+      Stage& stage = model.stages[s];
+      const auto arrival = send(model.links.to_stages[s], CostModel::kMessageBytes, Clock::now());
       const std::lock_guard lock(stage.amendments_mutex);
-      stage.amendments.push_back({Clock::now() + message_delay(model), amendment});
+      stage.amendments.push_back({arrival, amendment});
     }
   }
 
@@ -136,8 +144,14 @@ class ThreadsExecutor final : public Executor {
     Clock::time_point arrival;
     Amendment amendment;
   };
+  struct SentBatch {
+    Batch batch;
+    Clock::time_point arrival;
+    double occupied = 0.0;  // seconds of the link to the stage
+    uint16_t rows = 0;
+  };
   struct Stage {
-    DelayedQueue<std::variant<Batch, std::shared_ptr<const Taps>>> messages;
+    DelayedQueue<std::variant<SentBatch, std::shared_ptr<const Taps>>> messages;
     std::mutex amendments_mutex;
     std::vector<TimedAmendment> amendments;
     std::thread thread;
@@ -146,6 +160,7 @@ class ThreadsExecutor final : public Executor {
     ModelId id;
     std::optional<CostModel> pacing;
     bool is_head = false;
+    PipelineLinks links;  // each used by the thread that sends over it
     std::vector<Stage> stages;
   };
 
@@ -160,8 +175,17 @@ class ThreadsExecutor final : public Executor {
   }
 
   double since_start(Clock::time_point t) const { return std::chrono::duration<double>(t - start_).count(); }
-  static Clock::duration message_delay(const Model& model) {
-    return model.pacing ? seconds(model.pacing->message_seconds()) : Clock::duration(0);
+
+  // When what is sent at a time arrives.
+  Clock::time_point send(LinkClock& link, double bytes, Clock::time_point at) const {
+    return link.is_free() ? at : std::max(at, start_ + seconds(link.send(since_start(at), bytes)));
+  }
+
+  void send_batch(Model& model, size_t s, Batch batch, double bytes, Clock::time_point at) {
+    LinkClock& link = model.links.edges[s];
+    const auto rows = static_cast<uint16_t>(batch.rows.size());
+    const auto arrival = send(link, bytes, at);
+    model.stages[s].messages.push(SentBatch{std::move(batch), arrival, link.occupied(bytes), rows}, arrival);
   }
 
   void take_amendments(Stage& stage, Worker& worker) {
@@ -184,43 +208,49 @@ class ThreadsExecutor final : public Executor {
     }
   }
 
-  // A stage's queues. Paced, a message arrives when its link would have brought it; links are FIFO: a small message
-  // doesn't overtake a large one.
+  // A stage's queues. Paced, a message arrives when its link would have brought it.
   class Queues final : public Links {
    public:
-    Queues(ThreadsExecutor& executor, Model& model, size_t stage)
-        : executor_(executor), model_(model), stage_(stage), batches_(executor.start_), taps_(executor.start_) {}
+    Queues(ThreadsExecutor& executor, Model& model, size_t stage) : executor_(executor), model_(model), stage_(stage) {}
 
-    // What is sent from now on is sent at this time.
-    void set_now(Clock::time_point now) { now_ = now; }
+    // What is sent from now on is sent at this time, and comes of a batch that came like this.
+    void set_now(Clock::time_point now, double waited, const SentBatch& sent) {
+      now_ = now;
+      came_ = {.waited = waited, .received = sent.occupied, .rows_received = sent.rows};
+    }
 
     void pass_on(Batch batch) override {
-      batches_ = std::max(batches_, now_ + transfer(static_cast<int32_t>(batch.rows.size())));
-      model_.stages[stage_ + 1].messages.push(std::move(batch), batches_);
+      const double bytes = state_bytes(static_cast<int32_t>(batch.rows.size()));
+      executor_.send_batch(model_, stage_ + 1, std::move(batch), bytes, now_);
     }
     // The heads sit beside the coordinator. What it asks of them once it knows of the taps comes after these.
     void tap(Taps taps) override {
-      taps_ = std::max(taps_, now_ + transfer(rows_of(taps)));
+      const auto arrival = executor_.send(model_.links.taps[stage_], state_bytes(rows_of(taps)), now_);
       const TapsArrived arrived{taps.batch, taps.stage};
       const auto shared = std::make_shared<const Taps>(std::move(taps));
       for (Model& head : executor_.models_)
-        if (head.is_head) head.stages.front().messages.push(shared, taps_);
-      executor_.events_.push(arrived, taps_);
+        if (head.is_head) head.stages.front().messages.push(shared, arrival);
+      executor_.events_.push(arrived, arrival);
     }
-    void report(StageReport report) override { executor_.events_.push(report, now_); }
+    void report(StageReport report) override {
+      report.waited = came_.waited;
+      report.received = came_.received;
+      report.rows_received = came_.rows_received;
+      executor_.events_.push(report, executor_.send(model_.links.reports[stage_], CostModel::kMessageBytes, now_));
+    }
     void conclude(Outcome outcome) override {
-      executor_.events_.push(std::move(outcome), now_ + message_delay(model_));
+      executor_.events_.push(std::move(outcome),
+                             executor_.send(model_.links.edges.back(), CostModel::kMessageBytes, now_));
     }
 
    private:
-    Clock::duration transfer(int32_t rows) const {
-      return model_.pacing ? seconds(model_.pacing->transfer_seconds(rows)) : Clock::duration(0);
-    }
+    double state_bytes(int32_t rows) const { return model_.pacing ? model_.pacing->state_bytes(rows) : 0.0; }
 
     ThreadsExecutor& executor_;
     Model& model_;
     size_t stage_;
-    Clock::time_point now_, batches_, taps_;  // when the last of them arrive
+    Clock::time_point now_;
+    StageReport came_;
   };
 
   void serve_batches(Model& model, size_t s, Worker& worker) {
@@ -230,14 +260,15 @@ class ThreadsExecutor final : public Executor {
         worker.receive(**taps);
         continue;
       }
+      auto& sent = std::get<SentBatch>(*message);
       const auto begin = Clock::now();
       take_amendments(model.stages[s], worker);
-      Worker::Done done = worker.process(std::get<Batch>(std::move(*message)));
+      Worker::Done done = worker.process(std::move(sent.batch));
       if (model.pacing)
         std::this_thread::sleep_until(
             begin + seconds(model.pacing->stage_seconds(worker.stage(), done.rows_computed, done.head_rows)));
       const auto end = Clock::now();
-      queues.set_now(end);
+      queues.set_now(end, std::chrono::duration<double>(begin - sent.arrival).count(), sent);
       route(std::move(done), model.id, worker.stage(), s + 1 == model.stages.size(), since_start(begin),
             since_start(end), queues);
     }

@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "pipeline/executor.h"
+#include "pipeline/link_clock.h"
 #include "pipeline/route.h"
 
 namespace sluice {
@@ -23,9 +24,11 @@ class VirtualExecutor final : public Executor {
       : jitter_(jitter), exactness_(exactness_of(pipelines.front())) {
     for (auto& pipeline : pipelines) {
       SLUICE_CHECK(pipeline.cost.has_value(), "a simulated model has a cost");
-      Model& model = models_.emplace_back(Model{.id = ModelId(static_cast<int32_t>(models_.size())),
+      const ModelId id(static_cast<int32_t>(models_.size()));
+      Model& model = models_.emplace_back(Model{.id = id,
                                                 .cost = *pipeline.cost,
                                                 .is_head = pipeline.is_head,
+                                                .links = {*pipeline.cost, id, pipeline.workers.size()},
                                                 .stages = {}});
       for (auto& worker : pipeline.workers) model.stages.push_back({std::move(worker), {}});
     }
@@ -48,20 +51,21 @@ class VirtualExecutor final : public Executor {
     }
   }
 
-  void submit(ModelId model, Batch batch) override { arrive(at(model), 0, std::move(batch), now_); }
+  void submit(ModelId id, Batch batch) override {
+    Model& model = at(id);
+    const double bytes = CostModel::batch_bytes(static_cast<int32_t>(batch.rows.size()));
+    send_batch(model, 0, std::move(batch), bytes);
+  }
 
   void amend(ModelId id, Amendment amendment) override {
     Model& model = at(id);
     for (size_t s = 0; s < model.stages.size(); ++s) {
-      const double delay = s == 0 ? 0.0 : vary(model.cost.message_seconds());
       Worker& worker = model.stages[s].worker;
-      if (delay == 0.0) {
+      const double arrival = send(model.links.to_stages[s], CostModel::kMessageBytes);
+      if (arrival <= now_)
         worker.amend(amendment);
-      } else {
-        double& last = model.stages[s].last_amendment;
-        last = std::max(last, now_ + delay);
-        plan(last, Order::kArrive, [&worker, amendment] { worker.amend(amendment); });
-      }
+      else
+        plan(arrival, Order::kArrive, [&worker, amendment] { worker.amend(amendment); });
     }
   }
 
@@ -73,19 +77,23 @@ class VirtualExecutor final : public Executor {
   const char* name() const override { return "virtual"; }
 
  private:
+  struct Arrived {
+    Batch batch;
+    double at = 0.0;        // when
+    double occupied = 0.0;  // seconds of the link to the stage
+    uint16_t rows = 0;
+  };
   struct Stage {
     Worker worker;
-    std::deque<Batch> queue;
+    std::deque<Arrived> queue;
     bool busy = false;
-    double last_arrival = 0.0, last_amendment = 0.0;
-    double last_taps = 0.0;  // when the last of them arrive
   };
   struct Model {
     ModelId id;
     CostModel cost;
     bool is_head = false;
+    PipelineLinks links;
     std::vector<Stage> stages;
-    double last_verdict = 0.0;  // when the last outcome arrives
   };
 
   Model& at(ModelId model) { return models_[static_cast<size_t>(model.value)]; }
@@ -125,77 +133,99 @@ class VirtualExecutor final : public Executor {
     }
   }
 
-  double vary(double seconds) {
-    if (jitter_.amount <= 0.0) return seconds;
+  // By what the next duration is multiplied.
+  double stretch() {
+    if (jitter_.amount <= 0.0) return 1.0;
     const double u = 2.0 * uniform({.seed = jitter_.seed, .purpose = Purpose::kTest}, n_draws_++) - 1.0;
-    return seconds * (u >= 0 ? 1.0 + u * jitter_.amount : 1.0 / (1.0 - u * jitter_.amount));
+    return u >= 0 ? 1.0 + u * jitter_.amount : 1.0 / (1.0 - u * jitter_.amount);
   }
 
+  // When what is sent now arrives.
+  double send(LinkClock& link, double bytes) { return link.is_free() ? now_ : link.send(now_, bytes, stretch()); }
+
   // Models and stages stay where they are, so that what is planned may refer to them.
-  void arrive(Model& model, size_t s, Batch batch, double time) {
-    Stage& stage = model.stages[s];
-    time = std::max(time, stage.last_arrival);  // links are FIFO, whatever the jitter
-    stage.last_arrival = time;
-    plan(time, Order::kArrive, [this, &model, s, b = std::make_shared<Batch>(std::move(batch))] {
-      model.stages[s].queue.push_back(std::move(*b));
+  void send_batch(Model& model, size_t s, Batch batch, double bytes) {
+    LinkClock& link = model.links.edges[s];
+    const auto rows = static_cast<uint16_t>(batch.rows.size());
+    const auto arrived =
+        std::make_shared<Arrived>(Arrived{std::move(batch), send(link, bytes), link.occupied(bytes), rows});
+    plan(arrived->at, Order::kArrive, [this, &model, s, arrived] {
+      model.stages[s].queue.push_back(std::move(*arrived));
       plan(now_, Order::kStart, [this, &model, s] { start(model, s); });
     });
   }
+
+  // How a batch went through a stage.
+  struct Stay {
+    double begin = 0.0, waited = 0.0, received = 0.0;
+    uint16_t rows_received = 0;
+    Worker::Done done;
+  };
 
   void start(Model& model, size_t s) {
     Stage& stage = model.stages[s];
     if (stage.busy || stage.queue.empty()) return;
     stage.busy = true;
-    const double begin = now_;
-    auto done = std::make_shared<Worker::Done>(stage.worker.process(std::move(stage.queue.front())));
+    Arrived next = std::move(stage.queue.front());
     stage.queue.pop_front();
-    const double end =
-        begin + vary(model.cost.stage_seconds(stage.worker.stage(), done->rows_computed, done->head_rows));
-    plan(end, Order::kEnd, [this, &model, s, begin, done] { finish(model, s, begin, *done); });
+    const auto stay = std::make_shared<Stay>(Stay{.begin = now_,
+                                                  .waited = now_ - next.at,
+                                                  .received = next.occupied,
+                                                  .rows_received = next.rows,
+                                                  .done = stage.worker.process(std::move(next.batch))});
+    const double seconds =
+        stretch() * model.cost.stage_seconds(stage.worker.stage(), stay->done.rows_computed, stay->done.head_rows);
+    plan(now_ + seconds, Order::kEnd, [this, &model, s, stay] { finish(model, s, *stay); });
   }
 
-  // A stage's links, which are FIFO whatever the jitter.
   class SimulatedLinks final : public Links {
    public:
-    SimulatedLinks(VirtualExecutor& executor, Model& model, size_t stage)
-        : executor_(executor), model_(model), stage_(stage) {}
+    SimulatedLinks(VirtualExecutor& executor, Model& model, size_t stage, const Stay& stay)
+        : executor_(executor), model_(model), stage_(stage), stay_(stay) {}
 
     void pass_on(Batch batch) override {
-      const double transfer = model_.cost.transfer_seconds(static_cast<int32_t>(batch.rows.size()));
-      executor_.arrive(model_, stage_ + 1, std::move(batch), executor_.now_ + executor_.vary(transfer));
-      executor_.tell(report_, executor_.now_);
+      const double bytes = model_.cost.state_bytes(static_cast<int32_t>(batch.rows.size()));
+      executor_.send_batch(model_, stage_ + 1, std::move(batch), bytes);
+      tell_report();
     }
     // The heads sit beside the coordinator.
     void tap(Taps taps) override {
-      double& last = model_.stages[stage_].last_taps;
-      last = std::max(last, executor_.now_ + executor_.vary(model_.cost.transfer_seconds(rows_of(taps))));
-      executor_.plan(last, Order::kArrive, [&to = executor_, t = std::make_shared<Taps>(std::move(taps))] {
+      const double arrival = executor_.send(model_.links.taps[stage_], model_.cost.state_bytes(rows_of(taps)));
+      executor_.plan(arrival, Order::kArrive, [&to = executor_, t = std::make_shared<Taps>(std::move(taps))] {
         for (Model& head : to.models_)
           if (head.is_head) head.stages.front().worker.receive(*t);
         to.events_.push_back(TapsArrived{t->batch, t->stage});
       });
     }
     // Told behind an outcome of the same instant: verdicts come first.
-    void report(StageReport report) override { report_ = report; }
+    void report(StageReport report) override {
+      report_ = report;
+      report_.waited = stay_.waited;
+      report_.received = stay_.received;
+      report_.rows_received = stay_.rows_received;
+    }
     void conclude(Outcome outcome) override {
-      model_.last_verdict =
-          std::max(model_.last_verdict, executor_.now_ + executor_.vary(model_.cost.message_seconds()));
-      executor_.tell(std::move(outcome), model_.last_verdict);
-      executor_.tell(report_, executor_.now_);
+      executor_.tell(std::move(outcome), executor_.send(model_.links.edges.back(), CostModel::kMessageBytes));
+      tell_report();
     }
 
    private:
+    void tell_report() {
+      executor_.tell(report_, executor_.send(model_.links.reports[stage_], CostModel::kMessageBytes));
+    }
+
     VirtualExecutor& executor_;
     Model& model_;
     size_t stage_;
+    const Stay& stay_;
     StageReport report_;
   };
 
-  void finish(Model& model, size_t s, double begin, Worker::Done& done) {
+  void finish(Model& model, size_t s, Stay& stay) {
     Stage& stage = model.stages[s];
     stage.busy = false;
-    SimulatedLinks links(*this, model, s);
-    route(std::move(done), model.id, stage.worker.stage(), s + 1 == model.stages.size(), begin, now_, links);
+    SimulatedLinks links(*this, model, s, stay);
+    route(std::move(stay.done), model.id, stage.worker.stage(), s + 1 == model.stages.size(), stay.begin, now_, links);
     plan(now_, Order::kStart, [this, &model, s] { start(model, s); });
   }
 

@@ -15,6 +15,7 @@ class Assembler {
 
   Result<Assembly> assemble() {
     engine_.cuts = parts_.cuts;
+    if (parts_.profile) SLUICE_TRY_STATUS(parts_.profile->check_stages(parts_.cuts.size()));
     if (parts_.profile) engine_.cost.emplace(*parts_.profile, parts_.cuts, parts_.model->hparams().d_model);
     SLUICE_TRY_STATUS(add_target());
     for (const ModelFile* draft : parts_.drafts) SLUICE_TRY_STATUS(add_draft(*draft));

@@ -10,6 +10,8 @@ namespace sluice {
 Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const SessionOptions& options,
                                             const std::optional<Profile>& profile) {
   const int32_t n_layers = model.hparams().n_layers;
+  const size_t n_stages = options.cuts.empty() ? static_cast<size_t>(options.stages) : options.cuts.size() + 1;
+  if (profile) SLUICE_TRY_STATUS(profile->check_stages(n_stages));
   if (!options.cuts.empty()) return explicit_cuts(options.cuts, n_layers);
   if (options.stages > n_layers)
     return input_error("--stages " + std::to_string(options.stages) + ": the model has only " +

@@ -59,6 +59,10 @@ struct StageReport {
   double begin = 0, end = 0;   // seconds on the executor's clock
   uint16_t rows_computed = 0;  // after amendments
   ModelId model = kTarget;
+  // How the batch came, in durations of the receiver's: clocks of two hosts are never compared.
+  double waited = 0;           // seconds that it lay in front of the stage
+  double received = 0;         // seconds that it occupied the link to the stage
+  uint16_t rows_received = 0;  // with which it did so
 };
 
 // A worker is gone, and with it what it held of every sequence.

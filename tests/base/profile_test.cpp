@@ -55,6 +55,44 @@ TEST(Profile, TheShippedOnesAreReadAndKeptByJson) {
       EXPECT_DOUBLE_EQ(again->drafts.at(0).at(rows), profile->drafts.at(0).at(rows));
     }
     EXPECT_DOUBLE_EQ(again->link.seconds(1e6), profile->link.seconds(1e6));
+    EXPECT_EQ(again->seed, profile->seed);
+    ASSERT_EQ(again->edges.size(), profile->edges.size());
+    for (size_t i = 0; i < profile->edges.size(); ++i) {
+      EXPECT_DOUBLE_EQ(again->edges[i].seconds(1e6), profile->edges[i].seconds(1e6));
+      EXPECT_DOUBLE_EQ(again->edges[i].jitter, profile->edges[i].jitter);
+    }
+  }
+}
+
+TEST(Profile, Wan6HasSevenEdgesOf22To75Milliseconds) {
+  const auto wan = Profile::load("wan-6");
+  ASSERT_TRUE(wan);
+  ASSERT_EQ(wan->edges.size(), 7u);
+  for (const Link& edge : wan->edges) {
+    EXPECT_GE(edge.latency, 0.022);
+    EXPECT_LE(edge.latency, 0.075);
+    EXPECT_DOUBLE_EQ(edge.bandwidth, 100e6 / 8);
+    EXPECT_DOUBLE_EQ(edge.jitter, 0.1);
+  }
+  for (const double rows : {1, 64, 1000}) {
+    EXPECT_DOUBLE_EQ(wan->stage.at(rows), 0.012);
+    EXPECT_DOUBLE_EQ(wan->for_draft(0, 1)->stage.at(rows), 0.010);
+  }
+  EXPECT_TRUE(wan->for_draft(0, 1)->edges.empty());
+  EXPECT_DOUBLE_EQ(wan->for_draft(0, 1)->link.seconds(1e6), 0.0) << "draft models are beside the coordinator";
+}
+
+TEST(Profile, IsForAsManyStagesAsItListsEdgesOf) {
+  const auto wan = Profile::load("wan-6");
+  ASSERT_TRUE(wan);
+  EXPECT_TRUE(wan->check_stages(6));
+  for (const size_t n : {1, 5, 7, 8}) {
+    const auto wrong = wan->check_stages(n);
+    ASSERT_FALSE(wrong);
+    EXPECT_EQ(wrong.error().kind, ErrorKind::kInput);
+    EXPECT_EQ(wrong.error().message,
+              "profile wan-6 lists the edges of 6 stages, not of " + std::to_string(n) + ": give --stages 6");
+    EXPECT_TRUE(Profile::load("paper-8x")->check_stages(n));
   }
 }
 
@@ -117,11 +155,25 @@ TEST(Profile, ErrorsNameTheFileAndTheField) {
       {R"({"stage": {"points": [[1, 1]]}, "prune_seconds": -1})", "prune_seconds"},
       {R"({"stage": {"points": [[1, 1]]}, "link": 4})", "link must be"},
       {R"({"stage": {"points": [[1, 1]]}, "link": {"latency": "x"}})", "link.latency"},
+      {R"({"stage": {"points": [[1, 1]]}, "link": {"jitter": 1.5}})", "link.jitter must be from 0 to 1"},
+      {R"({"stage": {"points": [[1, 1]]}, "link": {"latancy": 1}})",
+       "link: there is no key \"latancy\"; there are latency, bandwidth, jitter"},
+      {R"({"stage": {"points": [[1, 1]]}, "edges": {"latency": 1}})", "edges must be a list of links"},
+      {R"({"stage": {"points": [[1, 1]]}, "edges": [{}]})", "edges must be a list of links: from the coordinator to"},
+      {R"({"stage": {"points": [[1, 1]]}, "edges": [{}, 0.045]})", "edges[1] must be an object such as {\"latency\""},
+      {R"({"stage": {"points": [[1, 1]]}, "edges": [{}, {}, {"bandwidth": -1}]})", "edges[2].bandwidth must be from"},
+      {R"({"stage": {"points": [[1, 1]]}, "edges": [{}, {}], "direct": [{}, {}]})", "one link less than edges"},
+      {R"({"stage": {"points": [[1, 1]]}, "direct": [{}]})", "one link less than edges"},
+      {R"({"stage": {"points": [[1, 1]]}, "seed": -1})", "seed must be a whole number from 0"},
+      {R"({"stage": {"points": [[1, 1]], "points2": 1}})", "stage: there is no key \"points2\""},
+      {R"({"stage": {"points": [[1, 1]]}, "links": []})", "there is no key \"links\"; there are name, "},
+      {"{\"stage\": {\n\"points\": [[1, 1],,]}}", "wrong in line 2"},
       {R"({"stage": {"points": [[1, 1]]}, "name": 7})", "name must be"}};
   for (const auto& [json, why] : wrong) {
     const std::string error = error_of(json);
     EXPECT_NE(error.find(why), std::string::npos) << json << " gave: " << error;
     EXPECT_NE(error.find("test.json"), std::string::npos) << json;
+    EXPECT_EQ(error.find('\n'), std::string::npos) << json;
   }
 }
 

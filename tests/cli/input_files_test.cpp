@@ -165,6 +165,8 @@ TEST(ProfileFile, NamesTheFieldThatIsWrong) {
       {R"({"stage": {"points": [[1, 1]]}, "link": 5})", "link"},
       {R"({"stage": {"points": [[1, 1]]}, "link": {"latency": "slow"}})", "link.latency"},
       {R"({"stage": {"points": [[1, 1]]}, "link": {"bandwidth": 1e-300}})", "link.bandwidth"},
+      {R"({"stage": {"points": [[1, 1]]}, "edges": [{"latency": 1}, {"latency": "far"}]})", "edges[1].latency"},
+      {R"({"stage": {"points": [[1, 1]]}, "edges": [{}, {}, {}, {}]})", "give --stages 3"},
       {R"({"stage": {"points": [[1, 1]]}, "name": 5})", "name"},
       {std::string(100000, '['), "JSON"},
   };

@@ -72,6 +72,35 @@ TEST(ThreadsExecutor, KeepsAtLeastThePaceOfTheProfile) {
   for (size_t i = 0; i < 8; ++i) EXPECT_GE(seen.at(-1)[i].end - seen.at(2)[i].end, latency - 1e-6);
 }
 
+// However late a thread wakes, frames are no closer to each other than the link lets them be.
+TEST(ThreadsExecutor, APacedLinkSendsOneFrameAtATime) {
+  const double frame = (64 + 4.0 * (32 + 8)) / 5e4;  // 4.5 ms
+  const auto executor = make_executor(
+      six_layers(), {.stages = 2,
+                     .threads = true,
+                     .paced = true,
+                     .profile = R"({"stage": {"points": [[1, 1e-5], [2, 1e-5]]}, "link": {"bandwidth": 5e4}})"});
+  const auto seen = run(*executor, 8, 2);
+  const auto& sent = seen.at(0);
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_GE(seen.at(1)[i].begin, sent[0].end + static_cast<double>(i + 1) * frame - 1e-6);
+    EXPECT_NEAR(seen.at(1)[i].received, frame, 1e-9);
+  }
+}
+
+TEST(ThreadsExecutor, PacedEdgesAreThoseOfTheProfile) {
+  const auto executor = make_executor(
+      six_layers(),
+      {.stages = 2, .threads = true, .paced = true, .profile = R"({"stage": {"points": [[1, 1e-5], [2, 1e-5]]},
+                       "edges": [{"latency": 0.01}, {"latency": 0.02}, {"latency": 0.04, "jitter": 0.25}]})"});
+  const auto seen = run(*executor, 4, 2);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_GE(seen.at(0)[i].begin, 0.01 - 1e-6);
+    EXPECT_GE(seen.at(1)[i].begin - seen.at(0)[i].end, 0.02 - 1e-6);
+    EXPECT_GE(seen.at(-1)[i].end - seen.at(1)[i].end, 0.03 - 1e-6);
+  }
+}
+
 TEST(ThreadsExecutor, CanBeLeftInTheMiddleOfItsWork) {
   const auto executor = make_executor(six_layers(), {.stages = 6, .threads = true});
   for (int32_t i = 0; i < 50; ++i) executor->submit(kTarget, prompt_row(i));

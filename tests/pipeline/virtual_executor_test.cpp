@@ -81,6 +81,63 @@ TEST(VirtualExecutor, LinksTakeTheirLatencyAndTheTimeOfTheirBytes) {
   EXPECT_NEAR(seen[2].time, 0.001 + transfer + 0.001 + message, 1e-12);
 }
 
+// Three batches are ready for the link when it has carried none; they come out of it as far apart as their bytes take.
+TEST(VirtualExecutor, ALinkSendsOneFrameAtATime) {
+  const auto executor = make_executor(
+      six_layers(),
+      {.stages = 2,
+       .profile = R"({"stage": {"points": [[1, 0], [2, 0]]}, "link": {"latency": 0.01, "bandwidth": 1e4}})"});
+  for (int32_t i = 0; i < 3; ++i) executor->submit(kTarget, prompt_batch(i));
+  const double frame = (64 + 4.0 * (32 + 8)) / 1e4, verdict = 64 / 1e4;
+  for (const Seen& s : watch(*executor, 3)) {
+    if (s.stage == 1) {
+      EXPECT_NEAR(s.begin, frame * (s.batch + 1) + 0.01, 1e-12);
+    } else if (s.stage < 0) {
+      EXPECT_NEAR(s.time, frame * (s.batch + 1) + 0.01 + verdict + 0.01, 1e-12);
+    }
+  }
+}
+
+const char* const kEdges = R"({"stage": {"points": [[1, 0.001], [2, 0.001]]},
+  "edges": [{"latency": 0.01}, {"latency": 0.02, "bandwidth": 1e6}, {"latency": 0.04}]})";
+
+TEST(VirtualExecutor, EachEdgeIsALinkOfItsOwn) {
+  const auto executor = make_executor(six_layers(), {.stages = 2, .profile = kEdges});
+  executor->submit(kTarget, prompt_batch(0));
+  std::vector<StageReport> reports;
+  double told[2] = {}, outcome = 0;
+  while (reports.size() < 2 || outcome == 0) {
+    const Event event = executor->next();
+    if (const auto* report = std::get_if<StageReport>(&event)) {
+      told[report->stage.value] = executor->now();
+      reports.push_back(*report);
+    } else if (std::get_if<Outcome>(&event) != nullptr) {
+      outcome = executor->now();
+    }
+  }
+  const double bytes = (64 + 4.0 * (32 + 8)) / 1e6;
+  EXPECT_NEAR(reports[0].begin, 0.01, 1e-12);
+  EXPECT_NEAR(reports[1].begin, 0.011 + 0.02 + bytes, 1e-12);
+  EXPECT_NEAR(outcome, reports[1].end + 0.04, 1e-12);
+  EXPECT_NEAR(told[0], reports[0].end + 0.01, 1e-12) << "back the way that the batch came";
+  EXPECT_NEAR(told[1], reports[1].end + 0.03 + 64 / 1e6, 1e-12) << "by way of stage 0, which is shorter";
+  EXPECT_DOUBLE_EQ(reports[0].received, 0.0);
+  EXPECT_NEAR(reports[1].received, bytes, 1e-12);
+  EXPECT_EQ(reports[1].rows_received, 1);
+}
+
+TEST(VirtualExecutor, ReportsSayHowLongABatchLayBeforeTheStage) {
+  const auto executor = make_executor(six_layers(), {.stages = 2, .profile = kEdges});
+  for (int32_t i = 0; i < 3; ++i) executor->submit(kTarget, prompt_batch(i));
+  for (int32_t seen = 0; seen < 3;) {
+    const Event event = executor->next();
+    const auto* report = std::get_if<StageReport>(&event);
+    if (report == nullptr || report->stage != StageId(0)) continue;
+    EXPECT_NEAR(report->waited, 0.001 * seen, 1e-12);
+    EXPECT_EQ(report->batch, BatchId(seen++));
+  }
+}
+
 // Work that ends, then the coordinator, then work that starts: so an amendment at the instant of a verdict spares the
 // batches that would start then.
 TEST(VirtualExecutor, AVerdictComesBeforeWhatStartsAtTheSameInstant) {
