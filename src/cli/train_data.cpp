@@ -1,7 +1,5 @@
 #include <spdlog/fmt/fmt.h>
 
-#include <cmath>
-
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"

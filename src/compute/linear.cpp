@@ -3,7 +3,6 @@
 #include <ggml-cpu.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "compute/fetch_distance.h"
 #include "compute/kernels/kernels.h"

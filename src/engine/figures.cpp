@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "theory/theory.h"
+
 namespace sluice {
 
 RequestFigures figures_of(const Request& request, std::span<const StageClock> now, const CostModel* cost) {
   const RequestStats& stats = request.stats;
   RequestFigures figures;
-  const double n = static_cast<double>(now.size()), tokens = static_cast<double>(request.n_answer()) - 1;
+  const double tokens = static_cast<double>(request.n_answer()) - 1;
   if (tokens < 0) return figures;
   figures.prefill_seconds = stats.first_token - stats.submitted;
   figures.decode_seconds = stats.last_token - stats.first_token;
@@ -25,7 +27,9 @@ RequestFigures figures_of(const Request& request, std::span<const StageClock> no
   // Without a cost model the time of the slowest stage is taken as measured, at whatever width it ran.
   if (cost != nullptr) slowest = cost->step_seconds();
   if (slowest > 0) figures.steps = figures.decode_seconds / slowest;
-  if (figures.steps > 0) figures.equivalent_acceptance_length = n * tokens / figures.steps;
+  if (figures.steps > 0)
+    figures.equivalent_acceptance_length =
+        theory::equivalent_acceptance_length(static_cast<int>(now.size()), tokens, figures.steps);
   return figures;
 }
 

@@ -1,7 +1,5 @@
 #include "engine/means.h"
 
-#include <utility>
-
 #include "source/ngram.h"
 
 namespace sluice {

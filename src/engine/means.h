@@ -1,7 +1,6 @@
 // What serves a request, and what there is to serve requests with.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

@@ -3,7 +3,6 @@
 
 #include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "engine/drafting.h"

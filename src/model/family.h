@@ -1,7 +1,6 @@
 // What tells one model family from another. All else is in the hyperparameters and in which tensors a file has.
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 
 #include "model/model_file.h"
@@ -9,10 +8,6 @@
 namespace sluice {
 
 struct ModelFamily {
-  // What a layer does with a token: appends its keys and values to a cache that later tokens address, or folds it into
-  // a state that the next token replaces.
-  enum class LayerKind : uint8_t { kAppends, kFolds };
-
   std::string_view architecture;  // general.architecture
   RopeParameters::Pairing rope_pairing;
   bool rope_factors;            // may carry rope_freqs.weight
@@ -22,8 +17,6 @@ struct ModelFamily {
   bool output_bias;             // may carry a bias on the logits
   bool qk_norm;                 // queries and keys are normalised head by head
   bool values_as_keys = false;  // where the size of a value is not said, it is that of a key, not d_model / heads
-
-  LayerKind layer_kind(int32_t /*layer*/) const { return LayerKind::kAppends; }
 };
 
 inline constexpr ModelFamily kModelFamilies[] = {

@@ -160,7 +160,6 @@ uint64_t ModelFile::layer_bytes(int32_t layer) const {
 }
 
 uint64_t ModelFile::head_bytes() const { return contents_->places.bytes_of(tied_head() ? kTokenEmbedding : kOutput); }
-uint64_t ModelFile::embedding_bytes() const { return contents_->places.bytes_of(kTokenEmbedding); }
 
 std::vector<MetadataEntry> ModelFile::metadata() const { return metadata_entries(contents_->shards.front()->header); }
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -139,10 +138,9 @@ class ModelFile {
   // Those files.
   std::vector<std::shared_ptr<const OpenFile>> files() const;
 
-  // Bytes of weights that a pass reads: one layer's, the output head's (for one row), the embedding's table.
+  // Bytes of weights that a pass reads: one layer's, the output head's (for one row).
   uint64_t layer_bytes(int32_t layer) const;
   uint64_t head_bytes() const;
-  uint64_t embedding_bytes() const;
 
   std::vector<MetadataEntry> metadata() const;
   struct TensorSummary {

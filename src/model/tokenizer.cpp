@@ -183,9 +183,6 @@ bool Tokenizer::adds_bos() const { return llama_vocab_get_add_bos(impl_->vocab);
 bool Tokenizer::ends_generation(Token token) const {
   return impl_->valid(token) && llama_vocab_is_eog(impl_->vocab, token);
 }
-bool Tokenizer::is_control(Token token) const {
-  return impl_->valid(token) && llama_vocab_is_control(impl_->vocab, token);
-}
 const std::vector<SpecialText>& Tokenizer::specials() const { return impl_->specials; }
 
 Status check_vocabulary(const std::string& draft_path, const Tokenizer& draft, const std::string& target_path,

@@ -42,9 +42,8 @@ class Tokenizer {
   int32_t size() const;
   Token bos() const;  // kNoToken if the model has none
   Token eos() const;
-  bool adds_bos() const;                    // the model wants BOS before a text
-  bool ends_generation(Token token) const;  // EOS, end of turn, …
-  bool is_control(Token token) const;
+  bool adds_bos() const;                             // the model wants BOS before a text
+  bool ends_generation(Token token) const;           // EOS, end of turn, …
   const std::vector<SpecialText>& specials() const;  // by id
 
  private:

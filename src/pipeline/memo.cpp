@@ -3,7 +3,6 @@
 #include <array>
 #include <bit>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <span>
 

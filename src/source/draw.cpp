@@ -1,7 +1,6 @@
 #include "source/draw.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/math.h"
 #include "source/policy.h"

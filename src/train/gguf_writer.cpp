@@ -9,7 +9,6 @@
 #include <fstream>
 
 #include "base/file.h"
-#include "base/half.h"
 #include "model/gguf.h"
 
 namespace sluice {

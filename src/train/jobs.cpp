@@ -1,6 +1,5 @@
 #include "train/jobs.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 

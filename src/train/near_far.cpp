@@ -4,8 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "base/result.h"
-
 namespace sluice {
 
 namespace {

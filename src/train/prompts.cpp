@@ -4,8 +4,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "model/utf8.h"
-
 namespace sluice {
 
 namespace {

@@ -32,12 +32,6 @@ std::optional<NodeId> TokenTree::child(NodeId parent, Token token) const {
   return std::nullopt;
 }
 
-bool TokenTree::is_ancestor(NodeId ancestor, NodeId of) const {
-  const Node* at = &node(of);
-  while (at->id > ancestor) at = &nodes_[at->above];  // ids rise along a path
-  return at->id == ancestor;
-}
-
 std::vector<Token> TokenTree::path(NodeId id) const {
   std::vector<Token> tokens;
   const Node* of = &node(id);
@@ -45,18 +39,6 @@ std::vector<Token> TokenTree::path(NodeId id) const {
   for (; of->parent.valid(); of = &nodes_[of->above]) tokens.push_back(of->token);
   std::reverse(tokens.begin(), tokens.end());
   return tokens;
-}
-
-std::vector<uint8_t> TokenTree::mask() const {
-  const size_t n = size();
-  std::vector<uint8_t> m(n * n, 0);
-  for (size_t i = 0; i < n; ++i) {
-    if (i > 0) {  // layer appending: the predecessor's row, and itself
-      std::copy_n(&m[nodes_[i].above * n], n, &m[i * n]);
-    }
-    m[i * n + i] = 1;
-  }
-  return m;
 }
 
 NodeId TokenTree::append(NodeId parent, Token token, float probability) {

@@ -47,14 +47,10 @@ class TokenTree {
   bool contains(NodeId id) const { return find(id).has_value(); }
   const Node& node(NodeId id) const { return nodes_[at(id)]; }  // REQUIRES: contains(id)
   std::optional<NodeId> child(NodeId parent, Token token) const;
-  int32_t deepest() const { return deepest_; }         // the largest position of a node
-  bool is_ancestor(NodeId ancestor, NodeId of) const;  // a node is its own ancestor
+  int32_t deepest() const { return deepest_; }  // the largest position of a node
 
   // Tokens from the root's child down to the node; empty for the root.
   std::vector<Token> path(NodeId id) const;
-
-  // Row-major [size(), size()]: entry (i, j) is 1 iff node j is node i or an ancestor of it (the paper's M).
-  std::vector<uint8_t> mask() const;
 
   // Adds a child. REQUIRES: contains(parent), no child of it has this token.
   NodeId append(NodeId parent, Token token, float probability);

@@ -138,17 +138,6 @@ std::span<const double> Sampler::probabilities(const SamplingParams& params, std
   return probabilities_;
 }
 
-TargetDistribution Sampler::distribution(const SamplingParams& params, std::span<const float> logits,
-                                         std::span<const Token> history) {
-  const auto p = probabilities(params, logits, history);
-  TargetDistribution result;
-  for (size_t i = 0; i < p.size(); ++i)
-    if (p[i] > 0.0) result.entries.push_back({static_cast<Token>(i), p[i]});
-  std::sort(result.entries.begin(), result.entries.end(),
-            [this](const auto& a, const auto& b) { return likelier(a.token, b.token); });
-  return result;
-}
-
 std::span<const float> Sampler::weights(const SamplingParams& params, std::span<const float> logits,
                                         std::span<const Token> history) {
   load(logits);

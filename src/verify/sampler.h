@@ -26,15 +26,6 @@ struct Draw {
       0.0f;  // natural log of the softmax of the raw logits (temperature 1, no filters, no penalties) at token
 };
 
-// What may be drawn, the likeliest first (ties by id), with probabilities that sum to 1.
-struct TargetDistribution {
-  struct Entry {
-    Token token = kNoToken;
-    double probability = 0.0;
-  };
-  std::vector<Entry> entries;
-};
-
 // Order of the parameters: repetition penalty (each distinct token of the history once: a positive logit is divided by
 // it, another multiplied), logit bias, temperature, top-k, top-p, min-p; each filter sees the renormalised survivors of
 // the one before it. Top-k keeps exactly k tokens; top-p the fewest likeliest whose mass is at least p; equally likely
@@ -62,10 +53,6 @@ class Sampler {
   // call.
   std::span<const double> probabilities(const SamplingParams& params, std::span<const float> logits,
                                         std::span<const Token> history);
-
-  // The same, likeliest first. Sorts what survives: for tests.
-  TargetDistribution distribution(const SamplingParams& params, std::span<const float> logits,
-                                  std::span<const Token> history);
 
   // What the target gives to each token, [n_vocab], the likeliest 1: with penalty, bias and temperature (greedy: 1), no
   // filter. Valid until the next call.

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "engine/scripted_pipeline.h"
+#include "support/distribution.h"
 #include "support/harness.h"
 
 namespace sluice {
@@ -136,16 +137,16 @@ Enumerated enumerate(const Case& c, const Play& play, const Logits& target, cons
 
 std::map<Text, double> exact(const Logits& target, int32_t looked, int32_t top_k) {
   std::map<Text, double> all = {{{}, 1.0}};
+  Sampler sampler;
   for (int32_t i = 0; i < looked; ++i) {
     std::map<Text, double> longer;
     for (const auto& [text, probability] : all) {
       Text whole = kPrompt;
       whole.insert(whole.end(), text.begin(), text.end());
-      for (const auto& entry :
-           Sampler().distribution({.temperature = 1.0f, .top_k = top_k}, target(whole), whole).entries) {
+      for (const Chance& chance : distribution(sampler, {.temperature = 1.0f, .top_k = top_k}, target(whole), whole)) {
         Text next = text;
-        next.push_back(entry.token);
-        longer[next] = probability * entry.probability;
+        next.push_back(chance.token);
+        longer[next] = probability * chance.probability;
       }
     }
     all = std::move(longer);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "support/distribution.h"
 #include "support/harness.h"
 #include "support/tiny_head.h"
 #include "verify/sampler.h"
@@ -92,7 +93,7 @@ std::map<Text, double> enumerate(const Opened& opened, const SamplingParams& sam
       runner->run({&row, 1}, hidden);
     }
     runner->logits(hidden, logits);
-    for (const auto& [token, p] : sampler.distribution(sampling, logits, tokens).entries) {
+    for (const auto& [token, p] : distribution(sampler, sampling, logits, tokens)) {
       auto longer = tokens;
       longer.push_back(token);
       self(self, longer, probability * p);

@@ -14,6 +14,7 @@
 #include "base/chance.h"
 #include "pipeline/executor.h"
 #include "source/draw.h"
+#include "support/distribution.h"
 #include "verify/verifier.h"
 
 namespace sluice::test {
@@ -193,12 +194,13 @@ class ScriptedPipeline final : public Executor {
     const auto said = std::find_if(draws.rbegin(), draws.rend(), [&](const Draws& d) { return d.row == row.index; });
     if (said != draws.rend()) return verifier_.accept(row, logits, &*said);
     std::vector<double> p;  // its own draw
-    const auto entries = Sampler().distribution(script_.sampling, logits, text).entries;
-    for (const auto& entry : entries) p.push_back(entry.probability);
+    Sampler sampler;
+    const std::vector<Chance> chances = distribution(sampler, script_.sampling, logits, text);
+    for (const Chance& chance : chances) p.push_back(chance.probability);
     const DrawSite site{.choice = verifier_.sampling(row.sequence).choice,
                         .position = static_cast<uint32_t>(row.position) + 1,
                         .purpose = Purpose::kSample};
-    return verifier_.accept(row, Draw{entries[script_.choose(site, 0, p)].token, 0.0f});
+    return verifier_.accept(row, Draw{chances[script_.choose(site, 0, p)].token, 0.0f});
   }
 
   Script script_;

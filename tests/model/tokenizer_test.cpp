@@ -166,7 +166,6 @@ TEST_P(TokenizerOf, GivesThePiecesOfLibllama) {
     ASSERT_EQ(tokenizer.piece(token), oracle.piece(token, false)) << token;
     ASSERT_EQ(tokenizer.piece(token, true), oracle.piece(token, true)) << token;
     ASSERT_EQ(tokenizer.ends_generation(token), llama_vocab_is_eog(oracle.vocab(), token)) << token;
-    ASSERT_EQ(tokenizer.is_control(token), llama_vocab_is_control(oracle.vocab(), token)) << token;
   }
   EXPECT_EQ(tokenizer.bos(), llama_vocab_bos(oracle.vocab()));
   EXPECT_EQ(tokenizer.eos(), llama_vocab_eos(oracle.vocab()));
@@ -238,7 +237,6 @@ TEST(Tokenizer, ATokenThatDoesNotExistHasNoText) {
   EXPECT_EQ(tokenizer.piece(kNoToken, true), "");
   EXPECT_EQ(tokenizer.piece(tokenizer.size(), true), "");
   EXPECT_FALSE(tokenizer.ends_generation(kNoToken));
-  EXPECT_FALSE(tokenizer.is_control(1 << 30));
 }
 
 TEST(Tokenizer, LoadsShardedModels) {

@@ -44,9 +44,8 @@ TEST(Lossy, WeightsAreThoseOfTheDistributionWithoutItsFilters) {
     plain.top_k = 0;
     double sum = 0;
     for (const float w : weights) sum += w;
-    const auto distribution = sampler.distribution(plain, logits, std::vector<Token>{1});
-    for (const auto& [token, p] : distribution.entries)
-      EXPECT_NEAR(weights[static_cast<size_t>(token)] / sum, p, 1e-6) << temperature;
+    const auto p = sampler.probabilities(plain, logits, std::vector<Token>{1});
+    for (size_t token = 0; token < p.size(); ++token) EXPECT_NEAR(weights[token] / sum, p[token], 1e-6) << temperature;
   }
   const float nothing = -std::numeric_limits<float>::infinity();
   for (const float w : sampler.weights({}, std::vector<float>{nothing, nothing}, {})) EXPECT_EQ(w, 0.0f);

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "support/distribution.h"
 
 namespace sluice {
 namespace {
@@ -69,7 +70,7 @@ std::map<Token, double> reference(const SamplingParams& params, std::span<const 
 void expect_reference(const SamplingParams& params, std::span<const float> logits, const std::vector<Token>& history) {
   const auto expected = reference(params, logits, history);
   Sampler sampler;
-  const auto actual = sampler.distribution(params, logits, history).entries;
+  const auto actual = test::distribution(sampler, params, logits, history);
   double before = 2.0;
   std::set<Token> tokens;
   for (const auto& [token, probability] : actual) {
@@ -137,7 +138,7 @@ TEST(Sampler, FiltersTakeTheLowestIdsOfEquals) {
   for (const SamplingParams& params : {SamplingParams{.temperature = 1.0f, .top_k = 3},
                                        // 500 weighs e, the others 1 each.
                                        SamplingParams{.temperature = 1.0f, .top_p = 4.0f / 1001.8f}}) {
-    const auto entries = sampler.distribution(params, logits, {}).entries;
+    const auto entries = test::distribution(sampler, params, logits, {});
     ASSERT_EQ(entries.size(), 3u);
     EXPECT_EQ(entries[0].token, 500);
     EXPECT_EQ(entries[1].token, 0);
@@ -147,7 +148,7 @@ TEST(Sampler, FiltersTakeTheLowestIdsOfEquals) {
 
 // The whole definition in one line, over every surviving id.
 Token naive_gumbel_max(const SamplingParams& params, std::span<const float> logits,
-                       std::span<const TargetDistribution::Entry> survivors, uint32_t position) {
+                       std::span<const test::Chance> survivors, uint32_t position) {
   Token winner = kNoToken;
   double winning = 0;
   for (const auto& [token, probability] : survivors) {
@@ -169,7 +170,7 @@ TEST(Sampler, DrawsTheGumbelMaximumOfAllSurvivors) {
         params.temperature = temperature;
         params.seed = 77;
         const std::vector<float> logits = random_logits(1999, static_cast<uint32_t>(position), spread);
-        const auto survivors = sampler.distribution(params, logits, {}).entries;
+        const auto survivors = test::distribution(sampler, params, logits, {});
         for (int i = 0; i < 8; ++i, ++position)
           ASSERT_EQ(sampler.draw(params, logits, {}, position).token,
                     naive_gumbel_max(params, logits, survivors, static_cast<uint32_t>(position)));
@@ -269,7 +270,7 @@ TEST(Sampler, WithNothingFiniteTokenZeroIsCertain) {
       const Draw draw = sampler.draw(params, logits, {}, 0);
       EXPECT_EQ(draw.token, 0);
       EXPECT_EQ(draw.logprob, 0.0f);
-      const auto entries = sampler.distribution(params, logits, {}).entries;
+      const auto entries = test::distribution(sampler, params, logits, {});
       ASSERT_EQ(entries.size(), 1u);
       EXPECT_EQ(entries[0].token, 0);
       EXPECT_EQ(entries[0].probability, 1.0);
@@ -290,7 +291,7 @@ TEST(Sampler, ExtremeButFiniteInputGivesATokenOfTheVocabulary) {
         EXPECT_GE(draw.token, 0);
         EXPECT_LT(draw.token, 5);
         EXPECT_FALSE(std::isnan(draw.logprob));
-        EXPECT_GE(sampler.distribution(params, logits, history).entries.size(), 1u);
+        EXPECT_GE(test::distribution(sampler, params, logits, history).size(), 1u);
       }
 }
 
