@@ -66,10 +66,33 @@ TEST(Failures, WhatBreaksARequestEndsThatRequestAlone) {
   EXPECT_NE(heard.engine->request(broken).error.message.find("the last worker verifies the root"), std::string::npos)
       << heard.engine->request(broken).error.message;
   EXPECT_EQ(answer(*heard.engine, well), alone(other));
-  heard.engine->release(broken);
-  const RequestId next = submit(*heard.engine, one);  // in what is left
+  RequestSpec like_it = one, after_it = one;  // in what is left, and with nothing of what broke
+  like_it.shares = broken;
+  after_it.continues = broken;
+  for (const RequestSpec& spec : {like_it, after_it}) {
+    const RequestId next = submit(*heard.engine, spec);
+    finish(*heard.engine);
+    EXPECT_EQ(answer(*heard.engine, next), alone(one));
+    EXPECT_EQ(heard.engine->request(next).stats.reused_tokens, 0);
+    heard.engine->release(next);
+  }
+}
+
+TEST(Failures, ABrokenRequestCanBeReleased) {
+  Heard heard(six_layers(), {.stages = 3});
+  const RequestSpec spec = ask("abcabcabcabc", 30);
+  const RequestId broken = submit(*heard.engine, spec);
+  heard.spy->on_event = [&](Event& event) {
+    if (auto* outcome = std::get_if<Outcome>(&event))
+      for (Accepted& accepted : outcome->accepted) accepted.cell = Cell(accepted.cell.value + 1);
+  };
   finish(*heard.engine);
-  EXPECT_EQ(answer(*heard.engine, next), alone(one));
+  EXPECT_EQ(heard.engine->request(broken).finish, Finish::kFailed);
+  heard.engine->release(broken);
+  heard.spy->on_event = {};
+  const RequestId next = submit(*heard.engine, spec);
+  finish(*heard.engine);
+  EXPECT_EQ(answer(*heard.engine, next), alone(spec));
 }
 
 TEST(Failures, AFailedWorkerEndsTheEngineWithItsErrorForGood) {
