@@ -109,6 +109,7 @@ class Engine {
   void feed();
   bool feed_idle();
   void send(Lane& lane, const std::vector<Planned>& plan);
+  Lane& lane_of(ModelId model);
   Lane& target() { return lanes_.front(); }
   const Lane& target() const { return lanes_.front(); }
 

@@ -23,7 +23,7 @@ Status Engine::handle(const Event& event) {
       handle_drafted(*outcome);
     }
   } else if (const auto* report = std::get_if<StageReport>(&event)) {
-    lanes_[static_cast<size_t>(report->model.value)].traffic().computed(*report, executor_->now());
+    lane_of(report->model).traffic().computed(*report, executor_->now());
     recorder_.computed(*report);
   } else if (const auto* taps = std::get_if<TapsArrived>(&event)) {
     for (Lane& lane : lanes_)
@@ -32,6 +32,11 @@ Status Engine::handle(const Event& event) {
     return tl::unexpected<Error>(failed->error);
   }
   return {};
+}
+
+Lane& Engine::lane_of(ModelId model) {
+  SLUICE_CHECK(model.valid() && static_cast<size_t>(model.value) < lanes_.size(), "the model is one of this engine");
+  return lanes_[static_cast<size_t>(model.value)];
 }
 
 void Engine::handle_verdicts(const Outcome& outcome) {
@@ -49,12 +54,20 @@ void Engine::handle_verdicts(const Outcome& outcome) {
       fail(request, error.what());
     }
   }
+  // The root is on the path, so that wherever it has entered a verdict comes of it: else the request would wait for
+  // ever.
+  const std::vector<Request*> running = running_;
+  for (Request* request : running) {
+    const Resident* root = request->speculation.target.find(request->speculation.tree.root().id);
+    if (root != nullptr && root->batch == outcome.batch) fail(*request, "the target's last stage has not verified it");
+  }
 }
 
 void Engine::handle_drafted(const Outcome& outcome) {
-  Lane& lane = lanes_[static_cast<size_t>(outcome.model.value)];
+  Lane& lane = lane_of(outcome.model);
   const Traffic::Flight flight = lane.traffic().came_out(outcome, executor_->now());
   for (const Drafted& drafted : outcome.drafted) {
+    SLUICE_CHECK(drafted.row < flight.rows.size(), "a guess is of a row that was asked");
     const auto [id, node] = flight.rows[drafted.row];
     Request* const asking = admission_.find_if_there(id);
     if (asking == nullptr || asking->finish != Finish::kNone) continue;
@@ -75,7 +88,7 @@ void Engine::handle_drafted(const Outcome& outcome) {
 void Engine::accept(Request& request, const Accepted& accepted) {
   const NodeId root = request.speculation.tree.root().id;
   const Resident* resident = request.speculation.target.find(root);
-  SLUICE_CHECK(resident != nullptr && resident->cell == accepted.cell, "the last worker verifies the root");
+  SLUICE_CHECK(resident != nullptr && resident->cell == accepted.cell, "the target's last stage verifies the root");
   const double now = executor_->now();
   recorder_.resolved(*resident, Fate::kAccepted, now);
   request.last_verified = resident->batch;

@@ -18,7 +18,11 @@ HeadFeed::HeadFeed(const HeadParameters& head, std::span<const LayerRange> cuts)
   if (!needs_.empty()) last_tap_ = std::ranges::max(needs_);
 }
 
-void HeadFeed::arrived(const TapsArrived& taps) { passed_[static_cast<size_t>(taps.stage.value)] = taps.batch; }
+void HeadFeed::arrived(const TapsArrived& taps) {
+  SLUICE_CHECK(taps.stage.valid() && static_cast<size_t>(taps.stage.value) < passed_.size(),
+               "states come from one of the target's stages");
+  passed_[static_cast<size_t>(taps.stage.value)] = taps.batch;
+}
 
 bool HeadFeed::knows_committed(const Request& request) const {
   return request.last_verified.valid() && passed(request.last_verified, last_tap_);

@@ -22,6 +22,8 @@ void Traffic::submitted(Flight flight) {
 }
 
 void Traffic::computed(const StageReport& report, double now) {
+  SLUICE_CHECK(report.stage.valid() && static_cast<size_t>(report.stage.value) < stages_.size(),
+               "a report is of one of the model's stages");
   const double seconds = report.end - report.begin;
   const auto s = static_cast<size_t>(report.stage.value);
   stages_[s].worked(seconds, report.rows_computed > 0);

@@ -1,9 +1,9 @@
 #include "pipeline/frame_check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
-#include <utility>
 #include <variant>
 
 #include "source/guess.h"
@@ -209,21 +209,92 @@ Status FrameCheck::check(const Taps& taps) const {
   return {};
 }
 
-Status check(const Outcome& outcome, const StageRecipe& last, int32_t n_tokens) {
-  const bool guesses = last.candidates > 0;
+namespace {
+
+std::string number(BatchId batch) { return std::to_string(batch.value); }
+
+// Whether this batch's turn has come.
+Status check_turn(const char* what, BatchId batch, std::optional<BatchId> awaited) {
+  if (batch == awaited) return {};
+  return refuse(std::string(what) + " of batch " + number(batch) + ", " +
+                (awaited ? "before " + number(*awaited) : "where none is awaited"));
+}
+
+}  // namespace
+
+void ReportCheck::submitted(const Batch& batch) {
+  to_report_.push_back({batch.id, batch.rows.size(), {}});
+  if (!recipe_.last) return;
+  to_conclude_.push_back(to_report_.back());
+  for (const Row& row : batch.rows)
+    if (row.kind == Row::Kind::kNode) to_conclude_.back().nodes.emplace_back(row.sequence, row.cell);
+}
+
+Status ReportCheck::check_sender(ModelId model) const {
+  if (model == model_) return {};
+  return refuse("what model " + std::to_string(model.value) + " would say, from model " + std::to_string(model_.value));
+}
+
+Status ReportCheck::check(const StageReport& report) {
+  SLUICE_TRY_STATUS(check_sender(report.model));
+  if (report.stage != recipe_.stage) return refuse("the report of stage " + std::to_string(report.stage.value));
+  if (!std::isfinite(report.begin) || !(report.end >= report.begin) || !std::isfinite(report.end))
+    return refuse("a pass from " + std::to_string(report.begin) + " to " + std::to_string(report.end) + " s");
+  for (const double seconds : {report.waited, report.received})
+    if (!(seconds >= 0.0) || !std::isfinite(seconds)) return refuse("a link of " + std::to_string(seconds) + " s");
+  SLUICE_TRY_STATUS(
+      check_turn("the report", report.batch, to_report_.empty() ? std::nullopt : std::optional(to_report_.front().id)));
+  const size_t n_rows = to_report_.front().n_rows;
+  to_report_.pop_front();
+  SLUICE_TRY_STATUS(check_within("the number of rows", report.rows_received, static_cast<int64_t>(n_rows) + 1));
+  return check_within("the number of rows", report.rows_computed, static_cast<int64_t>(n_rows) + 1);
+}
+
+Status ReportCheck::check(const Outcome& outcome) {
+  SLUICE_TRY_STATUS(check_sender(outcome.model));
+  SLUICE_TRY_STATUS(check_turn("the outcome", outcome.batch,
+                               to_conclude_.empty() ? std::nullopt : std::optional(to_conclude_.front().id)));
+  const Given given = std::move(to_conclude_.front());
+  to_conclude_.pop_front();
+  const bool guesses = recipe_.candidates > 0;
   if (guesses ? !outcome.accepted.empty() : !outcome.drafted.empty())
     return refuse(guesses ? "verdicts of a model that guesses" : "guesses of the model that verifies");
-  for (const Accepted& accepted : outcome.accepted) {
-    SLUICE_TRY_STATUS(check_within("a verdict's cell", accepted.cell.value, last.options.n_cells));
-    SLUICE_TRY_STATUS(check_within("a verdict's token", accepted.next, n_tokens));
-    if (!accepted.odds.empty() && accepted.odds.size() != kBends.size()) return refuse("odds of other bends");
-  }
-  const size_t most = std::max(TopLogits::kKept, static_cast<size_t>(std::max(last.candidates, 0)));
-  for (const Drafted& drafted : outcome.drafted) {
-    SLUICE_TRY_STATUS(check_within("a row's number", drafted.row, last.options.max_rows));
-    SLUICE_TRY_STATUS(check_within("a guess's depth", drafted.depth, last.guesses));
-    SLUICE_TRY_STATUS(check_candidates(drafted.candidates, most, n_tokens));
-  }
+  for (const Accepted& accepted : outcome.accepted) SLUICE_TRY_STATUS(check_verdict(accepted, given));
+  for (const Drafted& drafted : outcome.drafted) SLUICE_TRY_STATUS(check_guess(drafted, given.n_rows));
+  return {};
+}
+
+Status ReportCheck::check_verdict(const Accepted& accepted, const Given& given) const {
+  if (std::ranges::count(given.nodes, std::pair(accepted.sequence, accepted.cell)) == 0)
+    return refuse("a verdict on what is not in the batch");
+  SLUICE_TRY_STATUS(check_within("a verdict's token", accepted.next, n_tokens_));
+  if (!accepted.odds.empty() && accepted.odds.size() != kBends.size()) return refuse("odds of other bends");
+  return {};
+}
+
+Status ReportCheck::check_guess(const Drafted& drafted, size_t n_rows) const {
+  SLUICE_TRY_STATUS(check_within("a row's number", drafted.row, static_cast<int64_t>(n_rows)));
+  SLUICE_TRY_STATUS(check_within("a guess's depth", drafted.depth, recipe_.guesses));
+  const size_t most = std::max(TopLogits::kKept, static_cast<size_t>(std::max(recipe_.candidates, 0)));
+  return check_candidates(drafted.candidates, most, n_tokens_);
+}
+
+ArrivalCheck::ArrivalCheck(std::span<const StageRecipe> target) {
+  for (const StageRecipe& recipe : target)
+    if (!recipe.options.taps.empty()) awaited_[recipe.stage] = {};
+}
+
+void ArrivalCheck::submitted(const Batch& batch) {
+  for (auto& [stage, awaited] : awaited_) awaited.push_back(batch.id);
+}
+
+Status ArrivalCheck::check(const TapsArrived& taps) {
+  const auto found = awaited_.find(taps.stage);
+  if (found == awaited_.end())
+    return refuse("states of stage " + std::to_string(taps.stage.value) + ", which is not tapped");
+  std::deque<BatchId>& awaited = found->second;
+  SLUICE_TRY_STATUS(check_turn("states", taps.batch, awaited.empty() ? std::nullopt : std::optional(awaited.front())));
+  awaited.pop_front();
   return {};
 }
 

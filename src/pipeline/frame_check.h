@@ -6,8 +6,12 @@
 // sends after that is of no worth.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <optional>
+#include <span>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -60,7 +64,46 @@ class FrameCheck {
   BatchId newest_;  // that was checked
 };
 
-// For the coordinator: what a model's last stage, of this recipe, says of a batch. n_tokens: of the vocabulary.
-Status check(const Outcome& outcome, const StageRecipe& last, int32_t n_tokens);
+// For the coordinator, of one stage: what it says of the batches that its model was given.
+class ReportCheck {
+ public:
+  // The stage of `model` that was made of this recipe. n_tokens: of the vocabulary.
+  ReportCheck(ModelId model, StageRecipe recipe, int32_t n_tokens)
+      : model_(model), recipe_(std::move(recipe)), n_tokens_(n_tokens) {}
+
+  void submitted(const Batch& batch);
+  // Of each batch a report, in their order; of the last stage an outcome as well, likewise. After an error this is of
+  // no more use.
+  Status check(const StageReport& report);
+  Status check(const Outcome& outcome);
+
+ private:
+  struct Given {
+    BatchId id;
+    size_t n_rows;
+    std::vector<std::pair<SequenceId, Cell>> nodes;  // to the last stage
+  };
+  Status check_sender(ModelId model) const;
+  Status check_verdict(const Accepted& accepted, const Given& given) const;
+  Status check_guess(const Drafted& drafted, size_t n_rows) const;
+
+  ModelId model_;
+  StageRecipe recipe_;
+  int32_t n_tokens_;
+  std::deque<Given> to_report_, to_conclude_;
+};
+
+// For the coordinator, of a head: the states of the target that have come to it. Each stage that is tapped sends some
+// of each batch, in their order.
+class ArrivalCheck {
+ public:
+  explicit ArrivalCheck(std::span<const StageRecipe> target);
+
+  void submitted(const Batch& batch);  // to the target
+  Status check(const TapsArrived& taps);
+
+ private:
+  std::map<StageId, std::deque<BatchId>> awaited_;  // of those that are tapped
+};
 
 }  // namespace sluice

@@ -63,7 +63,8 @@ TEST(Failures, WhatBreaksARequestEndsThatRequestAlone) {
   ASSERT_TRUE(done);
   EXPECT_EQ(heard.engine->request(broken).finish, Finish::kFailed);
   EXPECT_EQ(told, Finish::kFailed);
-  EXPECT_NE(heard.engine->request(broken).error.message.find("the last worker verifies the root"), std::string::npos)
+  EXPECT_NE(heard.engine->request(broken).error.message.find("the target's last stage verifies the root"),
+            std::string::npos)
       << heard.engine->request(broken).error.message;
   EXPECT_EQ(answer(*heard.engine, well), alone(other));
   RequestSpec like_it = one, after_it = one;  // in what is left, and with nothing of what broke

@@ -222,27 +222,100 @@ TEST(FrameCheck, SaysWhatIsWrongWithAHeadsInputs) {
   features(StageSort::kEagle3, "a row's states come twice", [](Batch& b) { b.features.push_back(b.features[0]); });
 }
 
-TEST(FrameCheck, TheCoordinatorBelievesNoOutcomeEither) {
-  const StageRecipe judge = stage_recipe(StageSort::kLast), guesser = stage_recipe(StageSort::kDraft);
+// Of batches 4 and 7, of three rows each.
+ReportCheck reports_of(StageSort sort, ModelId model, int32_t n_tokens) {
+  ReportCheck check(model, stage_recipe(sort), n_tokens);
+  for (const int64_t id : {4, 7}) {
+    Batch batch{.id = BatchId(id)};
+    for (uint16_t i = 0; i < 3; ++i)
+      batch.rows.push_back({.sequence = SequenceId(1), .token = 70, .cell = Cell(3 + i), .index = i});
+    check.submitted(batch);
+  }
+  return check;
+}
+
+TEST(ReportCheck, TheCoordinatorBelievesNoOutcomeEither) {
+  constexpr ModelId kDraft(1);
+  constexpr BatchId kFirst(4);
   const Accepted accepted{.sequence = SequenceId(1), .cell = Cell(3), .next = 70};
   const Drafted drafted{.row = 1, .depth = 0, .candidates = {{70, 0.5f}, {71, 0.25f}}};
-  EXPECT_TRUE(check(Outcome{.accepted = {accepted}}, judge, 90));
-  EXPECT_TRUE(check(Outcome{.drafted = {drafted}}, guesser, 90));
-  EXPECT_FALSE(check(Outcome{.drafted = {drafted}}, judge, 90));
-  EXPECT_FALSE(check(Outcome{.accepted = {accepted}}, guesser, 90));
-  EXPECT_FALSE(check(Outcome{.accepted = {accepted}}, judge, 70)) << "a token beyond the vocabulary";
-  EXPECT_FALSE(check(Outcome{.drafted = {drafted}}, guesser, 71));
-  Accepted outside = accepted, bent = accepted;
-  outside.cell = Cell(kStageCells);
+  const auto of_target = [](const Outcome& said, int32_t n_tokens = 90) {
+    return reports_of(StageSort::kLast, kTarget, n_tokens).check(said).has_value();
+  };
+  const auto of_draft = [](const Outcome& said, int32_t n_tokens = 90) {
+    return reports_of(StageSort::kDraft, kDraft, n_tokens).check(said).has_value();
+  };
+  const auto verdict = [](const Accepted& said) { return Outcome{.batch = kFirst, .accepted = {said}}; };
+  const auto guess = [](const Drafted& said) { return Outcome{.batch = kFirst, .drafted = {said}, .model = kDraft}; };
+  EXPECT_TRUE(of_target(verdict(accepted)));
+  EXPECT_TRUE(of_draft(guess(drafted)));
+  EXPECT_FALSE(of_target({.batch = kFirst, .drafted = {drafted}}));
+  EXPECT_FALSE(of_draft({.batch = kFirst, .accepted = {accepted}, .model = kDraft}));
+  EXPECT_FALSE(of_target({.batch = kFirst, .model = kDraft})) << "for another model";
+  EXPECT_FALSE(of_target(verdict(accepted), 70)) << "a token beyond the vocabulary";
+  EXPECT_FALSE(of_draft(guess(drafted), 71));
+  EXPECT_FALSE(of_target({.batch = BatchId(7)})) << "out of order";
+  EXPECT_FALSE(of_target({.batch = BatchId(5)})) << "of a batch that was never submitted";
+  Accepted outside = accepted, strange = accepted, bent = accepted;
+  outside.cell = Cell(7);
+  strange.sequence = SequenceId(2);
   bent.odds.resize(3);
-  EXPECT_FALSE(check(Outcome{.accepted = {outside}}, judge, 90));
-  EXPECT_FALSE(check(Outcome{.accepted = {bent}}, judge, 90));
-  Drafted deep = drafted, wide = drafted;
+  EXPECT_FALSE(of_target(verdict(outside))) << "the batch has no such row";
+  EXPECT_FALSE(of_target(verdict(strange)));
+  EXPECT_FALSE(of_target(verdict(bent)));
+  Drafted deep = drafted, wide = drafted, beyond = drafted;
   deep.depth = 1;
+  beyond.row = 3;
   wide.candidates.clear();
   for (Token token = 0; token < 65; ++token) wide.candidates.push_back({token, 0.01f});
-  EXPECT_FALSE(check(Outcome{.drafted = {deep}}, guesser, 90));
-  EXPECT_FALSE(check(Outcome{.drafted = {wide}}, guesser, 90)) << "more than any source gives";
+  EXPECT_FALSE(of_draft(guess(deep)));
+  EXPECT_FALSE(of_draft(guess(beyond))) << "of a row that the batch does not have";
+  EXPECT_FALSE(of_draft(guess(wide))) << "more than any source gives";
+}
+
+TEST(ReportCheck, AStageReportsItsOwnPassesInTheirOrder) {
+  const StageReport honest{.stage = StageId(1), .batch = BatchId(4), .begin = 0.5, .end = 0.75, .rows_computed = 3};
+  const auto refused = [&](const std::string& words, const std::function<void(StageReport&)>& change) {
+    StageReport report = honest;
+    change(report);
+    const Status done = reports_of(StageSort::kMiddle, kTarget, 90).check(report);
+    ASSERT_FALSE(done) << words;
+    EXPECT_NE(done.error().message.find(words), std::string::npos) << done.error().message;
+  };
+  refused("the report of stage 0", [](StageReport& r) { r.stage = StageId(0); });
+  refused("the report of stage 2147483647", [](StageReport& r) { r.stage = StageId(2147483647); });
+  refused("what model 1 would say, from model 0", [](StageReport& r) { r.model = ModelId(1); });
+  refused("a pass from nan", [](StageReport& r) { r.begin = std::nan(""); });
+  refused("to inf s", [](StageReport& r) { r.end = std::numeric_limits<double>::infinity(); });
+  refused("a pass from 0.5", [](StageReport& r) { r.end = 0.25; });
+  refused("the number of rows is 4, of 4", [](StageReport& r) { r.rows_computed = 4; });
+  refused("the report of batch 7, before 4", [](StageReport& r) { r.batch = BatchId(7); });
+  ReportCheck reports = reports_of(StageSort::kMiddle, kTarget, 90);
+  StageReport report = honest;
+  EXPECT_TRUE(reports.check(report));
+  report.batch = BatchId(7);
+  EXPECT_TRUE(reports.check(report));
+  EXPECT_FALSE(reports.check(report)) << "none is awaited";
+  EXPECT_FALSE(reports.check(Outcome{.batch = BatchId(4)})) << "it is not the last stage";
+}
+
+TEST(ArrivalCheck, StatesComeInTheOrderOfBatchesFromEachStageThatIsTapped) {
+  std::vector<StageRecipe> target(3);
+  for (int32_t s = 0; s < 3; ++s) target[static_cast<size_t>(s)].stage = StageId(s);
+  target[0].options.taps = {1};
+  target[2].options.taps = {4, 5};
+  const auto arrivals = [&] {
+    ArrivalCheck check(target);
+    for (const int64_t id : {4, 7}) check.submitted({.id = BatchId(id)});
+    return check;
+  };
+  ArrivalCheck honest = arrivals();
+  for (const auto& [batch, stage] : {std::pair{4, 0}, {7, 0}, {4, 2}, {7, 2}})
+    EXPECT_TRUE(honest.check({BatchId(batch), StageId(stage)}));
+  EXPECT_FALSE(honest.check({BatchId(8), StageId(0)})) << "of a batch that was never submitted";
+  EXPECT_FALSE(arrivals().check({BatchId(7), StageId(0)})) << "out of order";
+  EXPECT_FALSE(arrivals().check({BatchId(4), StageId(1)})) << "it is not tapped";
+  EXPECT_FALSE(arrivals().check({BatchId(4), StageId(1'000'000'000)}));
 }
 
 }  // namespace

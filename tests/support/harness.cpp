@@ -18,12 +18,6 @@ T value_of(Result<T> result) {
   return std::move(*result);
 }
 
-std::vector<LayerRange> cuts_of(const Opened& opened, const PipelineSpec& setup) {
-  const int32_t n_layers = opened.model.hparams().n_layers;
-  if (!setup.cuts.empty()) return value_of(explicit_cuts(setup.cuts, n_layers));
-  return balanced_cuts(std::vector<double>(static_cast<size_t>(n_layers), 1.0), 0.0, 0.0, setup.stages);
-}
-
 Profile profile_of(const PipelineSpec& setup) {
   return value_of(setup.profile.starts_with("{") ? Profile::parse(setup.profile, "of the test")
                                                  : Profile::load(setup.profile));
@@ -63,6 +57,12 @@ const Opened& thirty_layers() { return of_layers("thirty_layers", 30); }
 const Opened& six_layers() { return of_layers("six_layers", 6); }
 const Opened& five_layers() { return of_layers("five_layers", 5); }
 const Opened& two_layers() { return of_layers("two_layers", 2); }
+
+std::vector<LayerRange> cuts_of(const Opened& opened, const PipelineSpec& setup) {
+  const int32_t n_layers = opened.model.hparams().n_layers;
+  if (!setup.cuts.empty()) return value_of(explicit_cuts(setup.cuts, n_layers));
+  return balanced_cuts(std::vector<double>(static_cast<size_t>(n_layers), 1.0), 0.0, 0.0, setup.stages);
+}
 
 std::string describe(const PipelineSpec& setup) {
   std::ostringstream text;

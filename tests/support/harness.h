@@ -63,6 +63,7 @@ struct PipelineSpec {
   bool trace = false;
   int64_t first_batch = 0;
 };
+std::vector<LayerRange> cuts_of(const Opened& opened, const PipelineSpec& setup);
 std::string describe(const PipelineSpec& setup);
 std::string describe(const RequestSpec& spec);
 
