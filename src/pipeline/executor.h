@@ -1,6 +1,7 @@
 // The one seam between the engine and the world: who computes, where, and by which clock.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <variant>
@@ -61,7 +62,21 @@ struct Jitter {
   double amount = 0;
   uint64_t seed = 0;
 };
+
+// What goes wrong on the simulated clock, from a seed: for tests. Each channel (batches to a stage, amendments to it,
+// its reports, what it taps, outcomes of a model) keeps its order; whatever goes over two of them may come in any.
+struct Faults {
+  uint64_t seed = 0;
+  double delays = 0;              // the share of messages that are held up
+  double duplicates = 0;          // the share of amendments that come twice, the second time later
+  double stalls = 0;              // the share of batches in which their worker stands still for a while
+  double longest = 0;             // seconds, of each of these
+  std::optional<uint64_t> crash;  // before the n-th thing that happens a worker ends, any one
+  // Sees what enters a model, and which rows of it each stage has computed.
+  std::function<void(ModelId, const Batch&)> on_submit = {};
+  std::function<void(ModelId, StageId, const Batch&)> on_computed = {};
+};
 // REQUIRES: every model has a cost.
-std::unique_ptr<Executor> make_virtual_executor(std::vector<Pipeline> models, Jitter jitter = {});
+std::unique_ptr<Executor> make_virtual_executor(std::vector<Pipeline> models, Jitter jitter = {}, Faults faults = {});
 
 }  // namespace sluice

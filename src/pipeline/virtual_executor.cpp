@@ -20,8 +20,8 @@ enum class Order : uint8_t { kEnd, kArrive, kStart };
 
 class VirtualExecutor final : public Executor {
  public:
-  VirtualExecutor(std::vector<Pipeline> pipelines, Jitter jitter)
-      : jitter_(jitter), exactness_(exactness_of(pipelines.front())) {
+  VirtualExecutor(std::vector<Pipeline> pipelines, Jitter jitter, Faults faults)
+      : jitter_(jitter), faults_(std::move(faults)), exactness_(exactness_of(pipelines.front())) {
     for (auto& pipeline : pipelines) {
       SLUICE_CHECK(pipeline.cost.has_value(), "a simulated model has a cost");
       const ModelId id(static_cast<int32_t>(models_.size()));
@@ -53,6 +53,7 @@ class VirtualExecutor final : public Executor {
 
   void submit(ModelId id, Batch batch) override {
     Model& model = at(id);
+    if (faults_.on_submit) faults_.on_submit(id, batch);
     const double bytes = CostModel::batch_bytes(static_cast<int32_t>(batch.rows.size()));
     send_batch(model, 0, std::move(batch), bytes);
   }
@@ -62,10 +63,12 @@ class VirtualExecutor final : public Executor {
     for (size_t s = 0; s < model.stages.size(); ++s) {
       Worker& worker = model.stages[s].worker;
       const double arrival = send(model.links.to_stages[s], CostModel::kMessageBytes);
-      if (arrival <= now_)
-        worker.amend(amendment);
+      const auto amend = [&worker, amendment] { worker.amend(amendment); };
+      if (arrives_now(arrival))
+        amend();
       else
-        plan(arrival, Order::kArrive, [&worker, amendment] { worker.amend(amendment); });
+        plan(arrival, Order::kArrive, amend);
+      if (happens(faults_.duplicates)) plan(arrival + a_while(), Order::kArrive, amend);
     }
   }
 
@@ -86,7 +89,7 @@ class VirtualExecutor final : public Executor {
   struct Stage {
     Worker worker;
     std::deque<Arrived> queue;
-    bool busy = false;
+    bool busy = false, crashed = false;
   };
   struct Model {
     ModelId id;
@@ -113,6 +116,7 @@ class VirtualExecutor final : public Executor {
   }
 
   void happen() {
+    if (faults_.crash && n_happened_++ == *faults_.crash) crash();
     const auto item = agenda_.extract(agenda_.begin());
     now_ = item.value().time;
     item.value().action();
@@ -126,7 +130,7 @@ class VirtualExecutor final : public Executor {
   }
 
   void tell(Event event, double time) {
-    if (time <= now_) {
+    if (arrives_now(time)) {
       events_.push_back(std::move(event));
     } else {
       plan(time, Order::kArrive, [this, e = std::move(event)]() mutable { events_.push_back(std::move(e)); });
@@ -141,7 +145,28 @@ class VirtualExecutor final : public Executor {
   }
 
   // When what is sent now arrives.
-  double send(LinkClock& link, double bytes) { return link.is_free() ? now_ : link.send(now_, bytes, stretch()); }
+  double send(LinkClock& link, double bytes) {
+    if (link.is_free() && faults_.delays <= 0.0) return now_;
+    return link.send(now_, bytes, stretch(), happens(faults_.delays) ? a_while() : 0.0);
+  }
+  // Where messages are held up, one that comes now may have to come behind others of its channel.
+  bool arrives_now(double time) const { return time <= now_ && faults_.delays <= 0.0; }
+
+  // --- faults
+
+  double draw() { return uniform({.seed = faults_.seed, .position = 1, .purpose = Purpose::kTest}, n_faults_++); }
+  bool happens(double share) { return share > 0.0 && draw() < share; }
+  double a_while() { return faults_.longest * draw(); }
+
+  void crash() {
+    std::vector<std::pair<Model*, size_t>> all;
+    for (Model& model : models_)
+      for (size_t s = 0; s < model.stages.size(); ++s) all.emplace_back(&model, s);
+    const auto [model, s] = all[static_cast<size_t>(draw() * static_cast<double>(all.size()))];
+    model->stages[s].crashed = true;
+    events_.push_back(WorkerFailed{Error{ErrorKind::kRuntime, "stage " + std::to_string(s) + " of model " +
+                                                                  std::to_string(model->id.value) + " has crashed"}});
+  }
 
   // Models and stages stay where they are, so that what is planned may refer to them.
   void send_batch(Model& model, size_t s, Batch batch, double bytes) {
@@ -164,7 +189,7 @@ class VirtualExecutor final : public Executor {
 
   void start(Model& model, size_t s) {
     Stage& stage = model.stages[s];
-    if (stage.busy || stage.queue.empty()) return;
+    if (stage.busy || stage.crashed || stage.queue.empty()) return;
     stage.busy = true;
     Arrived next = std::move(stage.queue.front());
     stage.queue.pop_front();
@@ -173,8 +198,10 @@ class VirtualExecutor final : public Executor {
                                                   .received = next.occupied,
                                                   .rows_received = next.rows,
                                                   .done = stage.worker.process(std::move(next.batch))});
-    const double seconds =
+    if (faults_.on_computed) faults_.on_computed(model.id, stage.worker.stage(), stay->done.onward);
+    double seconds =
         stretch() * model.cost.stage_seconds(stage.worker.stage(), stay->done.rows_computed, stay->done.head_rows);
+    if (happens(faults_.stalls)) seconds += a_while();
     plan(now_ + seconds, Order::kEnd, [this, &model, s, stay] { finish(model, s, *stay); });
   }
 
@@ -223,6 +250,7 @@ class VirtualExecutor final : public Executor {
 
   void finish(Model& model, size_t s, Stay& stay) {
     Stage& stage = model.stages[s];
+    if (stage.crashed) return;
     stage.busy = false;
     SimulatedLinks links(*this, model, s, stay);
     route(std::move(stay.done), model.id, stage.worker.stage(), s + 1 == model.stages.size(), stay.begin, now_, links);
@@ -230,19 +258,21 @@ class VirtualExecutor final : public Executor {
   }
 
   Jitter jitter_;
+  Faults faults_;
   Exactness exactness_;
   std::deque<Model> models_;
   std::set<Item> agenda_;
   std::deque<Event> events_;
   double now_ = 0.0;
   uint64_t n_planned_ = 0;
-  uint32_t n_draws_ = 0;
+  uint32_t n_draws_ = 0, n_faults_ = 0;
+  uint64_t n_happened_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Executor> make_virtual_executor(std::vector<Pipeline> models, Jitter jitter) {
-  return std::make_unique<VirtualExecutor>(std::move(models), jitter);
+std::unique_ptr<Executor> make_virtual_executor(std::vector<Pipeline> models, Jitter jitter, Faults faults) {
+  return std::make_unique<VirtualExecutor>(std::move(models), jitter, std::move(faults));
 }
 
 }  // namespace sluice

@@ -21,7 +21,7 @@ class Assembler {
     for (const ModelFile* draft : parts_.drafts) SLUICE_TRY_STATUS(add_draft(*draft));
     if (parts_.head != nullptr) SLUICE_TRY_STATUS(add_head(*parts_.head));
     auto executor = parts_.executor == ExecutorKind::kVirtual
-                        ? make_virtual_executor(std::move(pipelines_), parts_.jitter)
+                        ? make_virtual_executor(std::move(pipelines_), parts_.jitter, parts_.faults)
                         : make_threads_executor(std::move(pipelines_));
     return Assembly{std::move(executor), std::move(engine_)};
   }

@@ -24,6 +24,7 @@ struct Parts {
   ExecutorKind executor = ExecutorKind::kThreads;
   std::optional<Profile> profile;  // the costs of a simulated clock, the pace of the real one
   Jitter jitter;                   // of the simulated clock
+  Faults faults;                   // likewise
   std::shared_ptr<Memo> memo;      // lazy if there is one
   KvType kv = KvType::kF16;
   int32_t threads = 1;        // a stage

@@ -74,6 +74,9 @@ std::string describe(const PipelineSpec& setup) {
        << setup.context << ", cells " << cells_of(setup) << ", row budget " << setup.scheduler.row_budget
        << ", prompt chunk " << setup.scheduler.prompt_chunk << ", drafts";
   for (const Opened* draft : setup.drafts) text << ' ' << draft->model.hparams().n_layers;
+  if (const Faults& f = setup.faults; f.longest > 0.0 || f.crash)
+    text << ", faults of seed " << f.seed << ": delays " << f.delays << ", duplicates " << f.duplicates << ", stalls "
+         << f.stalls << ", longest " << f.longest << (f.crash ? ", crash at " + std::to_string(*f.crash) : "");
   if (setup.head != nullptr) text << ", head " << name(setup.head->parameters().kind) << " of " << setup.guesses;
   return text.str();
 }
@@ -104,6 +107,7 @@ Assembly assemble(const Opened& opened, const PipelineSpec& setup) {
               .executor = setup.threads ? ExecutorKind::kThreads : ExecutorKind::kVirtual,
               .profile = {},
               .jitter = setup.jitter,
+              .faults = setup.faults,
               .memo = setup.lazy ? std::make_shared<Memo>() : nullptr,
               .kv = setup.kv,
               .n_draft_cells = cells_of(setup),

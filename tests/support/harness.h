@@ -57,6 +57,7 @@ struct PipelineSpec {
   bool paced = false;               // threads at the pace of `profile`
   std::string profile = "uniform";  // a shipped one, or JSON
   Jitter jitter;
+  Faults faults;
   KvType kv = KvType::kF16;
   int32_t context = 256, n_cells = 0;  // 0 cells: room for four requests and wide trees
   Scheduler::Options scheduler;
