@@ -28,6 +28,7 @@ void Traffic::computed(const StageReport& report, double now) {
   const auto s = static_cast<size_t>(report.stage.value);
   stages_[s].worked(seconds, report.rows_computed > 0);
   loads_[s].carried(report.received, report.rows_received);
+  sum_up();
   const auto flight = std::lower_bound(flights_.begin(), flights_.end(), report.batch,
                                        [](const Flight& f, BatchId batch) { return f.batch < batch; });
   const bool known = flight != flights_.end() && flight->batch == report.batch;
@@ -71,36 +72,37 @@ Traffic::Flight Traffic::came_out(const Outcome& outcome, double now) {
 }
 
 bool Traffic::is_near() const {
-  return !sends_ahead_ || !round_trip_.known || shortest_trip_ <= policy::kNear * pace();
+  return !sends_ahead_ || !round_trip_.known || shortest_trip_ <= policy::kNear * pace_;
 }
 
-double Traffic::pace() const {
-  double slowest = 0.0;
-  for (const StageClock& stage : stages_) slowest = std::max(slowest, stage.lately);
-  for (const LinkLoad& load : loads_) slowest = std::max(slowest, load.batch);
-  return slowest;
+void Traffic::sum_up() {
+  pace_ = lately_ = 0.0;
+  knows_stages_ = true;
+  for (const StageClock& stage : stages_) {
+    pace_ = std::max(pace_, stage.lately);
+    lately_ += stage.lately;
+    knows_stages_ = knows_stages_ && stage.batches > 0;
+  }
+  for (const LinkLoad& load : loads_) pace_ = std::max(pace_, load.batch);
 }
 
 size_t Traffic::depth() const {
   if (stages_.size() == 1 && is_near())
     return 1;  // its outcome comes just after the word that it is free; what goes next depends on it
-  double all = 0;
-  for (const StageClock& stage : stages_) all += stage.lately;
-  const bool unknown = std::any_of(stages_.begin(), stages_.end(), [](const StageClock& s) { return s.batches == 0; });
-  if (unknown || !std::isfinite(links_) || pace() <= 0) return std::numeric_limits<size_t>::max();
+  if (!knows_stages_ || !std::isfinite(links_) || pace_ <= 0) return std::numeric_limits<size_t>::max();
   const double links = is_near() ? links_ : ways_.mean + ways_.deviation;
-  return static_cast<size_t>(std::clamp(std::ceil((all + links) / pace() - policy::kMayIdle), 1.0, kMost));
+  return static_cast<size_t>(std::clamp(std::ceil((lately_ + links) / pace_ - policy::kMayIdle), 1.0, kMost));
 }
 
 size_t Traffic::credits() const {
   if (is_near()) return 1;
-  return 2 + static_cast<size_t>(std::min(std::ceil(round_trip_.mean / pace()), kMost));
+  return 2 + static_cast<size_t>(std::min(std::ceil(round_trip_.mean / pace_), kMost));
 }
 
 std::optional<double> Traffic::next_entry(bool prompts) const {
+  if (!entering_.empty() && entering_.size() >= credits()) return std::nullopt;
   if (flights_.size() >= depth() && (!prompts || stages_.size() == 1)) return std::nullopt;
   if (entering_.empty()) return 0.0;
-  if (entering_.size() >= credits()) return std::nullopt;
   double through = last_word_;  // when the first stage will be heard to have done all that it was sent
   for (const Entering& e : entering_) through = std::max(through, e.submitted + round_trip_.mean) + e.pass;
   return through - round_trip_.mean - round_trip_.deviation;

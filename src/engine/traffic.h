@@ -54,7 +54,7 @@ class Traffic {
     return flights_.empty() ? std::nullopt : std::optional(due(flights_.front()));
   }
   // How long a stage has a batch, what links take included; where the first stage is far off, what it has.
-  double step() const { return is_near() ? transit_ / static_cast<double>(stages_.size()) : pace(); }
+  double step() const { return is_near() ? transit_ / static_cast<double>(stages_.size()) : pace_; }
   double transit() const { return transit_; }
 
   // When a batch may be sent, so that it comes to the first stage when that falls free, and no more are under way than
@@ -92,12 +92,15 @@ class Traffic {
 
   // The way to the first stage and back is so short that one may wait for its word.
   bool is_near() const;
-  // Seconds for which the busiest stage or link had a batch lately; 0: not known.
-  double pace() const;
+  void sum_up();
 
   bool sends_ahead_;
   std::vector<StageClock> stages_;
   std::vector<LinkLoad> loads_;  // [stages]
+  // Of both, as long as they stay the same:
+  double pace_ = 0;            // seconds for which the busiest stage or link had a batch lately; 0: not known
+  double lately_ = 0;          // for which all stages together had one
+  bool knows_stages_ = false;  // all have had one
   std::deque<Flight> flights_;
   std::deque<Entering> entering_;
   double last_word_ = 0;  // of the first stage: when it came

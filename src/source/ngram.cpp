@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <functional>
+#include <memory_resource>
 #include <utility>
 
 #include "base/result.h"
@@ -16,7 +18,9 @@ namespace {
 // Estimates from contexts, added from the best witness down to the weakest.
 class Interpolation {
  public:
-  Interpolation() { estimates_.reserve(2 * policy::kWidestContext); }
+  Interpolation() { estimates_.reserve(kUsual); }
+  Interpolation(const Interpolation&) = delete;
+  Interpolation& operator=(const Interpolation&) = delete;
 
   // C, d, and the continuations, of which the first policy::kWidestContext count.
   void add(uint32_t total, size_t distinct, std::span<const KnownText::Continuation> continuations) {
@@ -33,7 +37,8 @@ class Interpolation {
 
   // The likeliest first; among equals the one that came first.
   std::vector<Candidate> best(size_t count) {
-    std::vector<uint64_t> ranks;  // a probability's bits above, which rise with it, and how early it came below
+    std::pmr::vector<uint64_t> ranks(
+        &memory_);  // a probability's bits above, which rise with it, and how early it came below
     ranks.reserve(estimates_.size());
     for (size_t i = 0; i < estimates_.size(); ++i) {
       const auto bits = std::bit_cast<uint32_t>(static_cast<float>(estimates_[i].probability));
@@ -58,7 +63,7 @@ class Interpolation {
     uint32_t next;  // of the same bucket: its place plus one, or 0
     double probability;
   };
-  static constexpr size_t kBuckets = 128;
+  static constexpr size_t kBuckets = 128, kUsual = 2 * policy::kWidestContext;
 
   uint32_t& bucket(Token token) { return buckets_[static_cast<uint32_t>(token) % kBuckets]; }
   Estimate* find(Token token) {
@@ -71,7 +76,10 @@ class Interpolation {
     bucket(token) = static_cast<uint32_t>(estimates_.size());
   }
 
-  std::vector<Estimate> estimates_;
+  // Such a table is made for every question: the usual one is not asked from the heap.
+  std::array<std::byte, kUsual*(sizeof(Estimate) + sizeof(uint64_t))> usual_;
+  std::pmr::monotonic_buffer_resource memory_{usual_.data(), usual_.size()};
+  std::pmr::vector<Estimate> estimates_{&memory_};
   std::array<uint32_t, kBuckets> buckets_{};
   double mass_ = 1.0;
 };
@@ -107,7 +115,9 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
   };
   // A context that was never continued has no longer one that was.
   const size_t longest = std::min(static_cast<size_t>(longest_context_), length);
-  std::vector<uint32_t> matches{0};
+  std::vector<uint32_t> matches;
+  matches.reserve(longest + 1);
+  matches.push_back(0);
   while (matches.size() <= longest && contexts_[matches.back()].total > 1) {
     const uint32_t next = find(matches.back(), from_end(matches.size()));
     if (next == kNoContext) break;
