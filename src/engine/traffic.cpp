@@ -71,9 +71,7 @@ Traffic::Flight Traffic::came_out(const Outcome& outcome, double now) {
   return flight;
 }
 
-bool Traffic::is_near() const {
-  return !sends_ahead_ || !round_trip_.known || shortest_trip_ <= policy::kNear * pace_;
-}
+bool Traffic::is_near() const { return !sends_ahead_ || !round_trip_.known || shortest_trip_ <= policy::kNear * pace_; }
 
 void Traffic::sum_up() {
   pace_ = lately_ = 0.0;
