@@ -8,7 +8,6 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
-#include <map>
 #include <set>
 #include <tuple>
 
@@ -48,20 +47,7 @@ class Bench {
     int32_t most = 1;
     for (const Group& group : groups_) most = std::max(most, room_for(group));
     SLUICE_TRY_STATUS(session_.check_room(most));
-    std::map<std::string, std::unique_ptr<Engine>> engines;  // each has its own head
-    for (const std::string& method : options_.methods) {
-      SLUICE_TRY(engines[method], session_.make_engine(method, 1));
-    }
-    for (const BenchPoint& point : points()) {
-      const auto first = bench_spec(session_, point, {{"user", point.prompt->turns.front()}});
-      if (!first) return tl::unexpected<Error>(point.in(first.error()));
-      const Status fits = engines.at(point.method)->check_request(*first);
-      if (!fits) return tl::unexpected<Error>(point.in(fits.error()));
-      const auto* before = results_.find(point.key());
-      if (before != nullptr && before->turns.front()["prompt"] != json(first->prompt))
-        return input_error(point.name() + ": --json " + options_.out +
-                           " holds an answer to another text; name another file, or begin anew with --overwrite");
-    }
+    for (const std::string& method : options_.methods) SLUICE_TRY_STATUS(check_points_of(method));
     return {};
   }
 
@@ -77,6 +63,23 @@ class Bench {
   }
 
  private:
+  // One engine at a time: each has its own head, and stages that hold their part of the weights.
+  Status check_points_of(const std::string& method) const {
+    SLUICE_TRY(const auto engine, session_.make_engine(method, 1));
+    for (const BenchPoint& point : points()) {
+      if (point.method != method) continue;
+      const auto first = bench_spec(session_, point, {{"user", point.prompt->turns.front()}});
+      if (!first) return tl::unexpected<Error>(point.in(first.error()));
+      const Status fits = engine->check_request(*first);
+      if (!fits) return tl::unexpected<Error>(point.in(fits.error()));
+      const auto* before = results_.find(point.key());
+      if (before != nullptr && before->turns.front()["prompt"] != json(first->prompt))
+        return input_error(point.name() + ": --json " + options_.out +
+                           " holds an answer to another text; name another file, or begin anew with --overwrite");
+    }
+    return {};
+  }
+
   using Group = std::vector<BenchPoint>;  // of one method, temperature and concurrency: those that share an engine
 
   // Without concurrency every conversation is a group, else all of a task are. The methods take turns, so that a
@@ -185,7 +188,8 @@ class Bench {
     const size_t stages = session_.cuts().size();
     std::string out = fmt::format(
         "{}, {} stage{}, executor {}{}, compute {}, width {}, at most {} prompts a task and {} new tokens an answer\n",
-        session_.model().hparams().name, stages, stages == 1 ? "" : "s", name_of(kExecutors, session.executor),
+        session_.model().hparams().name, stages, stages == 1 ? "" : "s",
+        name_of(kExecutors, session_.options().executor),
         session_.profile_name().empty()
             ? ""
             : (session.simulated() ? " (simulated time), profile " : " (paced), profile ") + session_.profile_name(),

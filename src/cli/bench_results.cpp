@@ -127,7 +127,7 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
       {"stages", session.cuts().size()},
       {"cuts", cuts},
       {"draft_vocab", asked.draft_vocab},
-      {"executor", name_of(kExecutors, asked.executor)},
+      {"executor", name_of(kExecutors, session.options().executor)},
       {"profile", session.profile() ? session.profile()->name : ""},
       {"costs", session.profile() ? costs_of(*session.profile()) : json()},
       {"compute", name_of(kComputes, asked.compute)},

@@ -49,6 +49,12 @@ void clear_interrupt() {
   }
 }
 
+void wait_for_interrupt() {
+  pollfd wake{g_wake[0], POLLIN, 0};
+  while (!interrupted() && poll(&wake, 1, -1) < 0 && errno == EINTR) {
+  }
+}
+
 bool wait_for_stdin() {
   pollfd waited[] = {{STDIN_FILENO, POLLIN, 0}, {g_wake[0], POLLIN, 0}};
   while (!interrupted() && poll(waited, 2, -1) < 0 && errno == EINTR) {

@@ -12,6 +12,8 @@ void watch_interrupts();
 bool interrupted();
 // Waits until stdin can be read without waiting (also at its end). False when an interrupt comes first, or came before.
 bool wait_for_stdin();
+// Waits for an interrupt, or for nothing if one came before.
+void wait_for_interrupt();
 // What a command that was interrupted ends with; `what` says what became of its work.
 tl::unexpected<Error> interrupted_error(const std::string& what = "");
 // Forgets an interrupt that was dealt with (a chat ends only the answer).

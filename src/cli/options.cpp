@@ -130,7 +130,8 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
       .check(whole_number(1))
       ->excludes(stages);
   add_choice(command, "--executor", options.executor, kExecutors,
-             "threads: a thread a stage; virtual: on a simulated clock");
+             "threads: a thread a stage; hosts: those of --hosts; virtual: on a simulated clock");
+  add_hosts_options(command, options, *stages);
   command.add_option(
       "--profile", options.profile,
       "Device and link profile, a name (uniform, paper-8x, paper-8x-10gbe, wan-6, local) or a JSON file: the "
@@ -149,6 +150,39 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
   command.add_option("--threads", options.threads, "CPU threads a stage (default: the cores shared by the stages)")
       ->check(whole_number(1, 256));
   begin_group(command, kCommonGroup);
+}
+
+namespace {
+
+CLI::Validator host_list() {
+  return {[](const std::string& text) {
+            const auto hosts = parse_hosts(text);
+            return hosts ? std::string() : hosts.error().message;
+          },
+          ""};
+}
+
+}  // namespace
+
+void add_hosts_options(CLI::App& command, SessionOptions& options, CLI::Option& stages) {
+  command
+      .add_option_function<std::string>(
+          "--hosts", [&options](const std::string& text) { options.hosts = *parse_hosts(text); },
+          "Other processes that hold the target's stages, one each, in this order: where sluice stage listens, as in "
+          "a:7001,b:7001; draft models and heads stay here")
+      ->check(host_list())
+      ->excludes(&stages);
+  add_secret_options(command, options.secret, options.patience);
+}
+
+void add_secret_options(CLI::App& command, std::string& secret, double& patience) {
+  command
+      .add_option("--secret", secret,
+                  "File of sluice secret, the same on all hosts; without it they must be this machine")
+      ->check(not_empty("a file"));
+  command.add_option("--patience", patience, "Seconds after which a host that is silent counts as gone")
+      ->capture_default_str()
+      ->check(number(1, 3600));
 }
 
 CLI::Validator temperature() { return number(0, 100); }

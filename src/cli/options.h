@@ -52,6 +52,10 @@ void add_model_option(CLI::App& command, std::string& model);
 void add_kv_option(CLI::App& command, KvType& kv, const std::string& what = "Type of the KV cache");
 // Adds what chooses and runs a method: --method to --threads.
 void add_engine_options(CLI::App& command, SessionOptions& options);
+// Adds --hosts, which makes the stages, and what goes with it.
+void add_hosts_options(CLI::App& command, SessionOptions& options, CLI::Option& stages);
+// Adds --secret and --patience.
+void add_secret_options(CLI::App& command, std::string& secret, double& patience);
 // Adds what shapes the text: -n, --temp to --seed, --raw.
 void add_generation_options(CLI::App& command, SessionOptions& options);
 

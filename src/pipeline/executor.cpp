@@ -5,7 +5,7 @@
 namespace sluice {
 
 Exactness exactness_of(const Pipeline& target) {
-  Exactness weakest = Exactness::kBitwise;
+  Exactness weakest = target.remote ? target.remote->exactness() : Exactness::kBitwise;
   for (const Worker& worker : target.workers) weakest = std::max(weakest, worker.exactness());
   return weakest;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "pipeline/cost_model.h"
+#include "pipeline/remote_stages.h"
 #include "pipeline/worker.h"
 #include "wire/batch.h"
 #include "wire/report.h"
@@ -40,12 +41,13 @@ class Executor {
   virtual double now() const = 0;  // seconds on this executor's clock
   virtual bool simulated() const = 0;
   virtual Exactness exactness() const = 0;  // of the target's stages, the weakest of them
-  virtual const char* name() const = 0;     // "threads", "virtual"
+  virtual const char* name() const = 0;     // "threads", "hosts", "virtual"
 };
 
 // The stages of one model and what they take. Models are numbered as they are listed, the target first.
 struct Pipeline {
   std::vector<Worker> workers;
+  std::unique_ptr<RemoteStages> remote;  // if they are elsewhere: instead of workers
   std::optional<CostModel> cost;
   bool is_head = false;  // what the target taps goes to its first worker, and then TapsArrived to the coordinator
 };
@@ -53,7 +55,7 @@ struct Pipeline {
 Exactness exactness_of(const Pipeline& target);
 
 // One thread a stage, queues between them, the real clock. A model with a cost is paced: each stage takes at least the
-// time that the cost model gives and each link at least its own.
+// time that the cost model gives and each link at least its own. Stages elsewhere keep their own time.
 std::unique_ptr<Executor> make_threads_executor(std::vector<Pipeline> models);
 
 // One thread for everything, events in the order of a simulated clock: deterministic. With `jitter` > 0 every duration
@@ -76,7 +78,7 @@ struct Faults {
   std::function<void(ModelId, const Batch&)> on_submit = {};
   std::function<void(ModelId, StageId, const Batch&)> on_computed = {};
 };
-// REQUIRES: every model has a cost.
+// REQUIRES: every model has a cost, and its workers here.
 std::unique_ptr<Executor> make_virtual_executor(std::vector<Pipeline> models, Jitter jitter = {}, Faults faults = {});
 
 }  // namespace sluice

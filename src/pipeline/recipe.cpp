@@ -154,6 +154,8 @@ Result<Stage> make_stage_of(const StageRecipe& recipe, const File& file) {
 
 }  // namespace
 
+Result<Stage> make_stage(const StageRecipe& recipe, const ModelFile& model) { return make_stage_of(recipe, model); }
+
 Result<Stage> make_stage(const StageRecipe& recipe) {
   const auto& [path, target_path, identity] = recipe.files;
   if (target_path.empty()) {

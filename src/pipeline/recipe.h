@@ -45,6 +45,8 @@ struct Stage {
   Worker worker;
   FrameCheck frames;
 };
+// `model` is the one that the recipe names, opened already. Errors (kInput): it is another one than was meant.
+Result<Stage> make_stage(const StageRecipe& recipe, const ModelFile& model);
 // Opens the files that the recipe names. Errors (kInput) name a file that is missing, or another one than was meant.
 Result<Stage> make_stage(const StageRecipe& recipe);
 

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
 
+#include "pipeline/delayed_queue.h"
 #include "pipeline/executor.h"
 #include "pipeline/link_clock.h"
 #include "pipeline/route.h"
@@ -15,72 +15,12 @@ namespace sluice {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = DelayClock;
 
 Clock::duration seconds(double s) {
   constexpr double kLongest = 1e8;  // three years; far more would overflow the clock
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(s, kLongest)));
 }
-
-// A queue whose messages arrive some time after they were sent; they come out in the order of arrival.
-template <class T>
-class DelayedQueue {
- public:
-  void push(T value, Clock::time_point arrival) {
-    {
-      const std::lock_guard lock(mutex_);
-      const auto after = std::upper_bound(queue_.begin(), queue_.end(), arrival,
-                                          [](Clock::time_point t, const Timed& other) { return t < other.arrival; });
-      queue_.insert(after, {arrival, std::move(value)});
-    }
-    changed_.notify_one();
-  }
-
-  // Waits for the next message; nothing when the queue was closed.
-  std::optional<T> pop() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      if (closed_) return std::nullopt;
-      if (queue_.empty()) {
-        changed_.wait(lock);
-      } else if (const auto arrival = queue_.front().arrival; arrival > Clock::now()) {
-        changed_.wait_until(lock, arrival);
-      } else {
-        return take();
-      }
-    }
-  }
-
-  std::optional<T> try_pop() {
-    const std::lock_guard lock(mutex_);
-    if (queue_.empty() || queue_.front().arrival > Clock::now()) return std::nullopt;
-    return take();
-  }
-
-  void close() {
-    {
-      const std::lock_guard lock(mutex_);
-      closed_ = true;
-    }
-    changed_.notify_all();
-  }
-
- private:
-  struct Timed {
-    Clock::time_point arrival;
-    T value;
-  };
-  T take() {
-    T value = std::move(queue_.front().value);
-    queue_.pop_front();
-    return value;
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Timed> queue_;
-  bool closed_ = false;
-};
 
 class ThreadsExecutor final : public Executor {
  public:
@@ -94,12 +34,16 @@ class ThreadsExecutor final : public Executor {
       models_[m].pacing = std::move(pipelines[m].cost);
       models_[m].is_head = pipelines[m].is_head;
       models_[m].stages = std::vector<Stage>(pipelines[m].workers.size());
+      models_[m].remote = std::move(pipelines[m].remote);
+      has_remote_ |= models_[m].remote != nullptr;
     }
     try {
       for (size_t m = 0; m < pipelines.size(); ++m)
         for (size_t s = 0; s < pipelines[m].workers.size(); ++s)
           models_[m].stages[s].thread = std::thread(
               [this, m, s, worker = std::move(pipelines[m].workers[s])]() mutable { serve(models_[m], s, worker); });
+      for (Model& model : models_)
+        if (model.remote) listen(model);
     } catch (...) {  // the system gives no more threads
       stop();
       throw;
@@ -118,12 +62,14 @@ class ThreadsExecutor final : public Executor {
 
   void submit(ModelId id, Batch batch) override {
     Model& model = at(id);
+    if (model.remote) return model.remote->submit(batch);
     const double bytes = CostModel::batch_bytes(static_cast<int32_t>(batch.rows.size()));
     send_batch(model, 0, std::move(batch), bytes, Clock::now());
   }
 
   void amend(ModelId id, Amendment amendment) override {
     Model& model = at(id);
+    if (model.remote) return model.remote->amend(amendment);
     for (size_t s = 0; s < model.stages.size(); ++s) {
       Stage& stage = model.stages[s];
       const auto arrival = send(model.links.to_stages[s], CostModel::kMessageBytes, Clock::now());
@@ -137,7 +83,7 @@ class ThreadsExecutor final : public Executor {
   double now() const override { return since_start(Clock::now()); }
   bool simulated() const override { return false; }
   Exactness exactness() const override { return exactness_; }
-  const char* name() const override { return "threads"; }
+  const char* name() const override { return has_remote_ ? "hosts" : "threads"; }
 
  private:
   struct TimedAmendment {
@@ -162,11 +108,14 @@ class ThreadsExecutor final : public Executor {
     bool is_head = false;
     PipelineLinks links;  // each used by the thread that sends over it
     std::vector<Stage> stages;
+    std::unique_ptr<Links> heard;          // what stages elsewhere say goes by it
+    std::unique_ptr<RemoteStages> remote;  // if there are any
   };
 
   Model& at(ModelId model) { return models_[static_cast<size_t>(model.value)]; }
 
   void stop() {
+    for (auto& model : models_) model.remote.reset();
     for (auto& model : models_)
       for (auto& stage : model.stages) stage.messages.close();
     for (auto& model : models_)
@@ -186,6 +135,14 @@ class ThreadsExecutor final : public Executor {
     const auto rows = static_cast<uint16_t>(batch.rows.size());
     const auto arrival = send(link, bytes, at);
     model.stages[s].messages.push(SentBatch{std::move(batch), arrival, link.occupied(bytes), rows}, arrival);
+  }
+
+  void send_taps(Taps taps, Clock::time_point arrival) {
+    const TapsArrived arrived{taps.batch, taps.stage};
+    const auto shared = std::make_shared<const Taps>(std::move(taps));
+    for (Model& head : models_)
+      if (head.is_head) head.stages.front().messages.push(shared, arrival);
+    events_.push(arrived, arrival);
   }
 
   void take_amendments(Stage& stage, Worker& worker) {
@@ -226,11 +183,7 @@ class ThreadsExecutor final : public Executor {
     // The heads sit beside the coordinator. What it asks of them once it knows of the taps comes after these.
     void tap(Taps taps) override {
       const auto arrival = executor_.send(model_.links.taps[stage_], state_bytes(rows_of(taps)), now_);
-      const TapsArrived arrived{taps.batch, taps.stage};
-      const auto shared = std::make_shared<const Taps>(std::move(taps));
-      for (Model& head : executor_.models_)
-        if (head.is_head) head.stages.front().messages.push(shared, arrival);
-      executor_.events_.push(arrived, arrival);
+      executor_.send_taps(std::move(taps), arrival);
     }
     void report(StageReport report) override {
       report.waited = came_.waited;
@@ -252,6 +205,33 @@ class ThreadsExecutor final : public Executor {
     Clock::time_point now_;
     StageReport came_;
   };
+
+  // What comes from stages elsewhere: it has come when it is here, and it is of the time in which it comes.
+  class Arrivals final : public Links {
+   public:
+    explicit Arrivals(ThreadsExecutor& executor) : executor_(executor) {}
+
+    void pass_on(Batch) override { SLUICE_CHECK(false, "stages elsewhere pass on to each other"); }
+    void tap(Taps taps) override { executor_.send_taps(std::move(taps), Clock::now()); }
+    // Clocks of different hosts are not compared: of what a report says only durations count.
+    void report(StageReport report) override {
+      const double now = executor_.now(), seconds = report.end - report.begin;
+      double& free = free_since_[report.stage];
+      report.begin = std::max(free, now - seconds);
+      report.end = free = std::max(now, report.begin);
+      executor_.events_.push(report, Clock::now());
+    }
+    void conclude(Outcome outcome) override { executor_.events_.push(std::move(outcome), Clock::now()); }
+
+   private:
+    ThreadsExecutor& executor_;
+    std::map<StageId, double> free_since_;  // by the report of its batch before
+  };
+
+  void listen(Model& model) {
+    model.heard = std::make_unique<Arrivals>(*this);
+    model.remote->start(*model.heard, [this](const Error& error) { events_.push(WorkerFailed{error}, Clock::now()); });
+  }
 
   void serve_batches(Model& model, size_t s, Worker& worker) {
     Queues queues(*this, model, s);
@@ -276,6 +256,7 @@ class ThreadsExecutor final : public Executor {
 
   Clock::time_point start_;
   Exactness exactness_;
+  bool has_remote_ = false;
   std::vector<Model> models_;
   DelayedQueue<Event> events_;
 };

@@ -1,9 +1,13 @@
 #include "session/assemble.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "compute/foreign_products.h"
 #include "pipeline/recipe.h"
+#include "transport/remote_pipeline.h"
 
 namespace sluice {
 
@@ -32,8 +36,34 @@ class Assembler {
     options.cuts = parts_.cuts;
     options.n_cells = engine_.n_cells;
     if (parts_.head != nullptr) options.taps = parts_.head->parameters().tapped_layers();
+    if (!parts_.hosts.empty()) return add_remote_target(options);
     SLUICE_TRY(auto workers, make_workers(*parts_.model, options));
-    pipelines_.push_back({.workers = std::move(workers), .cost = engine_.cost});
+    pipelines_.push_back({.workers = std::move(workers), .remote = nullptr, .cost = engine_.cost});
+    return {};
+  }
+
+  Status add_remote_target(PipelineOptions options) {
+    options.threads = parts_.host_threads;
+    RemotePlan plan{.hosts = parts_.hosts,
+                    .secret = parts_.secret,
+                    .patience = parts_.patience,
+                    .recipes = recipes_for(*parts_.model, options),
+                    .n_tokens = parts_.model->hparams().n_vocab,
+                    .taps = {},
+                    .pace = parts_.profile ? parts_.profile->to_json().dump() : "",
+                    .cuts = parts_.cuts,
+                    .alike = foreign_product(*parts_.model)};
+    SLUICE_TRY(const Sha256 identity, parts_.model->identity());
+    for (StageRecipe& recipe : plan.recipes)
+      recipe.files = {
+          .path = std::filesystem::absolute(recipe.files.path).string(), .target = {}, .identity = identity};
+    if (parts_.head != nullptr) {
+      StageRecipe head = recipe_for(*parts_.head, options, parts_.head_guesses);
+      head.options.max_rows = options.max_rows;
+      plan.taps.emplace(StageLimits::of(head, *parts_.head));
+    }
+    SLUICE_TRY(auto remote, open_remote_pipeline(std::move(plan)));
+    pipelines_.push_back({.workers = {}, .remote = std::move(remote), .cost = std::nullopt});
     return {};
   }
 
@@ -45,7 +75,8 @@ class Assembler {
     SLUICE_TRY(auto workers, make_workers(draft, options));
     const size_t i = engine_.drafts.size();
     engine_.drafts.push_back({.name = hparams.name, .n_cells = options.n_cells, .n_stages = 1, .head = std::nullopt});
-    return add_draft_pipeline({.workers = std::move(workers), .cost = std::nullopt}, hparams, i, parts_.drafts.size());
+    return add_draft_pipeline({.workers = std::move(workers), .remote = nullptr, .cost = std::nullopt}, hparams, i,
+                              parts_.drafts.size());
   }
 
   Status add_head(const HeadFile& file) {
@@ -54,8 +85,8 @@ class Assembler {
     SLUICE_TRY(auto workers, make_head_worker(file, options, parts_.head_guesses));
     const size_t i = engine_.drafts.size();
     engine_.drafts.push_back({.name = name(head.kind), .n_cells = options.n_cells, .n_stages = 1, .head = head});
-    return add_draft_pipeline({.workers = std::move(workers), .cost = std::nullopt, .is_head = true}, head.hparams, i,
-                              i + 1);
+    return add_draft_pipeline({.workers = std::move(workers), .remote = nullptr, .cost = std::nullopt, .is_head = true},
+                              head.hparams, i, i + 1);
   }
 
   // The i-th of `n` that draft.

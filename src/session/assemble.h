@@ -11,6 +11,7 @@
 #include "model/model_file.h"
 #include "pipeline/executor.h"
 #include "session/options.h"
+#include "transport/secret.h"
 
 namespace sluice {
 
@@ -22,6 +23,10 @@ struct Parts {
   const HeadFile* head = nullptr;        // may be none
   std::vector<LayerRange> cuts;          // of the model
   ExecutorKind executor = ExecutorKind::kThreads;
+  std::vector<HostAddress> hosts;  // of the model's stages; empty: they are in this process
+  std::optional<Secret> secret;    // for them
+  double patience = 5.0;           // seconds that a silent host is given
+  int32_t host_threads = 0;        // a stage there; 0: as the host likes
   std::optional<Profile> profile;  // the costs of a simulated clock, the pace of the real one
   Jitter jitter;                   // of the simulated clock
   Faults faults;                   // likewise

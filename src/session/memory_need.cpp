@@ -4,7 +4,6 @@
 #include <limits>
 #include <string>
 
-#include "base/half.h"
 #include "base/machine_memory.h"
 #include "engine/scheduler.h"
 #include "session/cuts.h"
@@ -27,13 +26,6 @@ int64_t cells_of_request(int32_t context, int32_t n_stages, const MethodOptions&
   const int64_t budget = Scheduler::Options().row_budget;
   const int64_t rows = std::min(int64_t{method.width} * method.levels, budget);
   return context + std::max(rows * (n_stages + 2), budget);
-}
-
-int64_t bytes_of_cell(const HyperParameters& h, KvType kv, int32_t n_stages) {
-  constexpr int64_t kBookkeeping = 64;  // of a stage: the cell's parent, position and place in paths
-  const int64_t width = int64_t{2} * h.n_kv_heads * h.head_dim;
-  return h.n_layers * width * static_cast<int64_t>(kv == KvType::kF32 ? sizeof(float) : sizeof(Half)) +
-         n_stages * kBookkeeping;
 }
 
 Status MemoryNeed::check(int32_t n_requests) const {

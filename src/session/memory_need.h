@@ -9,6 +9,7 @@
 #include "compute/stage_runner.h"
 #include "method/options.h"
 #include "model/model_file.h"
+#include "pipeline/stage_memory.h"
 
 namespace sluice {
 
@@ -18,9 +19,6 @@ int32_t default_context(const HyperParameters& hparams);
 // Cells of a request in the target: its context, a step's rows in every stage, those that wait and those that have just
 // come out; and at least a batch of them, since chains and static trees enter as a whole, whatever the width.
 int64_t cells_of_request(int32_t context, int32_t n_stages, const MethodOptions& method);
-
-// Bytes of a token's keys and values in all layers of a model, with what a stage keeps of the cell besides.
-int64_t bytes_of_cell(const HyperParameters& hparams, KvType kv, int32_t n_stages = 1);
 
 struct MemoryNeed {
   int32_t context = 0;  // tokens of a request

@@ -19,9 +19,25 @@ Status check_sources(const SessionOptions& options) {
                      std::string(name_of(kSources, asked.front())));
 }
 
+Status check_hosts(const SessionOptions& options) {
+  const bool asked = options.executor == ExecutorKind::kHosts;
+  if (options.hosts.empty()) {
+    if (asked) return input_error("--executor hosts needs --hosts, as in --hosts a:7001,b:7001");
+    return options.secret.empty() ? Status() : input_error("--secret is for --hosts: name them, or leave it out");
+  }
+  if (options.simulated())
+    return input_error("--hosts are real and --executor virtual is simulated: leave one of them out");
+  const size_t stages = options.hosts.size();
+  if (!options.cuts.empty() && options.cuts.size() + 1 != stages)
+    return input_error("--cuts makes " + std::to_string(options.cuts.size() + 1) + " stages, and --hosts names " +
+                       std::to_string(stages) + ": give one cut fewer than hosts");
+  return {};
+}
+
 }  // namespace
 
 Status check(const SessionOptions& options) {
+  SLUICE_TRY_STATUS(check_hosts(options));
   if (options.lazy() && !options.simulated())
     return input_error("--compute lazy works only on a simulated clock: add --executor virtual");
   if (!options.memo.empty() && !options.lazy()) return input_error("--memo keeps the results of --compute lazy");

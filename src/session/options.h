@@ -9,12 +9,13 @@
 #include "compute/stage_runner.h"
 #include "engine/request.h"
 #include "model/hub.h"
+#include "transport/address.h"
 
 namespace sluice {
 
-enum class ExecutorKind : uint8_t { kThreads, kVirtual };
-inline constexpr Choice<ExecutorKind> kExecutors[] = {{"threads", ExecutorKind::kThreads},
-                                                      {"virtual", ExecutorKind::kVirtual}};
+enum class ExecutorKind : uint8_t { kThreads, kHosts, kVirtual };
+inline constexpr Choice<ExecutorKind> kExecutors[] = {
+    {"threads", ExecutorKind::kThreads}, {"hosts", ExecutorKind::kHosts}, {"virtual", ExecutorKind::kVirtual}};
 
 enum class Compute : uint8_t { kFull, kLazy };
 inline constexpr Choice<Compute> kComputes[] = {{"full", Compute::kFull}, {"lazy", Compute::kLazy}};
@@ -40,7 +41,10 @@ struct SessionOptions {
   int32_t stages = 1;
   std::vector<int32_t> cuts;  // first layers of the second, third, … stage; empty: as balanced as can be
   ExecutorKind executor = ExecutorKind::kThreads;
-  std::string profile;  // empty: `uniform` when simulated, else not paced
+  std::vector<HostAddress> hosts;  // of the target's stages, one each (sluice stage); empty: they are in this process
+  std::string secret;              // a file; without one the hosts are this machine
+  double patience = 5.0;           // seconds that a silent host is given
+  std::string profile;             // empty: `uniform` when simulated, else not paced
   Compute compute = Compute::kFull;
   std::string memo;     // a file that keeps what lazy runs computed; empty: none
   int32_t context = 0;  // 0: the model's, at most policy::kDefaultContext
@@ -53,7 +57,7 @@ struct SessionOptions {
   // What a request asks for unless it says otherwise; its method may be kAutoMethod, its prompt is of no meaning.
   RequestSpec request = {.method = kAutoMethod};
 
-  bool stages_asked_for() const { return stages != 1 || !cuts.empty(); }
+  bool stages_asked_for() const { return stages != 1 || !cuts.empty() || !hosts.empty(); }
   bool simulated() const { return executor == ExecutorKind::kVirtual; }
   bool lazy() const { return compute == Compute::kLazy; }
   bool same_tokens() const { return request.sampling.rule == Rule::kMatch; }  // whatever the method

@@ -36,7 +36,9 @@ Result<Session> Session::open(const SessionOptions& options, Heads heads, const 
   SLUICE_TRY_STATUS(check(options));
   Session session;
   session.options_ = options;
+  session.asked_threads_ = options.threads;
   session.compared_ = compared;
+  SLUICE_TRY_STATUS(session.take_hosts());
   SLUICE_TRY_STATUS(session.open_model());
   for (const std::string& draft : options.drafts) SLUICE_TRY_STATUS(session.open_draft(draft));
   SLUICE_TRY_STATUS(session.open_heads(heads));
@@ -54,12 +56,22 @@ Result<Session> Session::open(const SessionOptions& options, Heads heads, const 
   }
   SLUICE_TRY(session.cuts_, choose_cuts(*session.model_, session.options_, session.profile_));
   session.options_.stages = static_cast<int32_t>(session.cuts_.size());
-  if (options.threads == 0) {  // simulated stages take turns, so each has all cores
+  if (options.threads == 0) {  // simulated stages take turns, and stages elsewhere have cores of their own
     const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
-    session.options_.threads = std::max(1, options.simulated() ? cores : cores / session.options_.stages);
+    const bool alone = options.simulated() || !options.hosts.empty();
+    session.options_.threads = std::max(1, alone ? cores : cores / session.options_.stages);
   }
   session.load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return session;
+}
+
+// Each of them holds a stage.
+Status Session::take_hosts() {
+  if (options_.hosts.empty()) return {};
+  options_.executor = ExecutorKind::kHosts;
+  options_.stages = static_cast<int32_t>(options_.hosts.size());
+  if (options_.secret.empty()) return {};
+  return Secret::load(options_.secret).map([this](const Secret& secret) { secret_ = secret; });
 }
 
 Status Session::open_model() {
@@ -122,7 +134,8 @@ std::string Session::method() const {
 
 // An engine loads one head at most.
 MemoryNeed Session::memory_need() const {
-  int64_t dearest_head = 0, bytes = bytes_of_cell(model_->hparams(), options_.kv, options_.stages);
+  int64_t dearest_head = 0, bytes = 1;  // what other hosts hold they count themselves
+  if (options_.hosts.empty()) bytes = bytes_of_cell(model_->hparams(), options_.kv, options_.stages);
   for (const ModelFile& draft : drafts_) bytes += bytes_of_cell(draft.hparams(), options_.kv);
   for (const HeadFile& head : heads_)
     dearest_head = std::max(dearest_head, bytes_of_cell(head.parameters().hparams, KvType::kF32));
@@ -146,6 +159,10 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
               .head = head_for(method),
               .cuts = cuts_,
               .executor = options_.executor,
+              .hosts = options_.hosts,
+              .secret = secret_,
+              .patience = options_.patience,
+              .host_threads = asked_threads_,
               .profile = profile_,
               .memo = memo_,
               .kv = options_.kv,

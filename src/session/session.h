@@ -15,6 +15,7 @@
 #include "pipeline/memo.h"
 #include "session/memory_need.h"
 #include "session/options.h"
+#include "transport/secret.h"
 
 namespace sluice {
 
@@ -66,6 +67,7 @@ class Session {
 
  private:
   Session() = default;
+  Status take_hosts();
   Status open_model();
   Status open_template();
   Status open_draft(const std::string& path);
@@ -80,6 +82,8 @@ class Session {
   std::vector<std::string> methods() const;
 
   SessionOptions options_;
+  int32_t asked_threads_ = 0;     // 0: nobody asked
+  std::optional<Secret> secret_;  // of the hosts
   std::unique_ptr<ModelFile> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<ModelFile> drafts_;

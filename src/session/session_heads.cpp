@@ -98,10 +98,14 @@ Status Session::take_cuts() {
       options_.cuts = inner_cuts(head);
       return {};
     }
+    const std::string trained =
+        "--head " + file->path() + " was trained for " + std::to_string(head.stages()) + " stages";
+    if (!options_.hosts.empty() && options_.cuts.empty())
+      return input_error(trained + ", and --hosts names " + std::to_string(options_.hosts.size()) +
+                         ": name a host for each; one may be named several times");
     std::string cuts;
     for (const int32_t cut : inner_cuts(head)) cuts += (cuts.empty() ? "" : ",") + std::to_string(cut);
-    return input_error("--head " + file->path() + " was trained for " + std::to_string(head.stages()) +
-                       " stages: leave --stages and --cuts out, or give --cuts " + cuts);
+    return input_error(trained + ": leave --stages and --cuts out, or give --cuts " + cuts);
   }
   return {};
 }

@@ -2,6 +2,11 @@
 
 namespace sluice {
 
+Error said_by(const std::string& peer, const Error& error) {
+  if (error.message.starts_with(kHost)) return error;
+  return {error.kind, peer + ": " + error.message};
+}
+
 void Inflow::add(size_t n) {
   const std::lock_guard lock(mutex_);
   held_ += n;

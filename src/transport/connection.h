@@ -6,6 +6,7 @@
 // stops in the middle of a frame, for longer than the patience is given up.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -20,6 +21,9 @@
 #include "wire/codec.h"
 
 namespace sluice {
+
+// How the name of a peer begins that was connected to.
+inline constexpr const char* kHost = "host ";
 
 struct ConnectionOptions {
   double patience = 5.0;  // seconds without a sign of life; also for a connection to be made
@@ -55,16 +59,19 @@ class Frame {
   Frame& operator=(Frame&& other) noexcept {
     std::swap(bytes_, other.bytes_);
     std::swap(inflow_, other.inflow_);
+    came_ = other.came_;
     return *this;
   }
   ~Frame() {
     if (inflow_) inflow_->remove(bytes_.size());
   }
   std::span<const std::byte> bytes() const { return bytes_; }
+  std::chrono::steady_clock::time_point came() const { return came_; }
 
  private:
   Bytes bytes_;
   std::shared_ptr<Inflow> inflow_;  // null: moved from
+  std::chrono::steady_clock::time_point came_ = std::chrono::steady_clock::now();
 };
 
 // Thread safety: any thread.
@@ -88,8 +95,12 @@ class Connection {
   // Ends it when the peer has been told why (WorkerFailed), or has no ear for it.
   virtual void close_because(const Error& error) = 0;
 
+  // Errors of this connection begin with it.
   virtual const std::string& peer() const = 0;  // for people: "host b:7001"
   virtual uint64_t peer_progress() const = 0;   // what its last heartbeat said
 };
+
+// What a peer has said is wrong, with its name unless it is of another host that it names itself.
+Error said_by(const std::string& peer, const Error& error);
 
 }  // namespace sluice

@@ -16,6 +16,7 @@ namespace {
 // Time is counted in ticks of the network's thread: if this process is held up, the peer's bytes lie ready all the
 // while, and are read before the next tick.
 constexpr std::chrono::milliseconds kTick{125};
+constexpr int64_t kClosingTicks = 8;    // for a peer to take what it is told last
 constexpr size_t kMostGreeting = 4096;  // bytes of a frame, from who may be anybody
 
 int64_t ticks_of(double seconds) {
@@ -170,8 +171,7 @@ void SocketConnection::take_frame(Bytes frame) {
 void SocketConnection::greet(const Bytes& frame) {
   const auto message = decode(frame);
   if (!message) return side_ == Side::kServer ? leave(message.error()) : end(message.error().message);
-  if (const auto* refused = std::get_if<WorkerFailed>(&*message))
-    return end(Error{refused->error.kind, peer_ + ": " + refused->error.message});
+  if (const auto* refused = std::get_if<WorkerFailed>(&*message)) return end(said_by(peer_, refused->error));
   if (const auto* hello = std::get_if<Hello>(&*message)) return meet(*hello);
   leave(Error{ErrorKind::kRuntime, "a message before its hello"});
 }
@@ -193,6 +193,7 @@ void SocketConnection::close() {
   }
   room_.notify_all();
   post([](SocketConnection& self) {
+    if (self.state_ == State::kClosing) return;  // it ends when the peer has been told why
     self.ears_ = {};
     self.end("the connection was closed");
   });
@@ -233,7 +234,8 @@ void SocketConnection::tick() {
 bool SocketConnection::overdue() {
   const std::string patience = seconds_text(options_.patience);
   const bool beginning = state_ == State::kShaking || state_ == State::kGreeting;
-  if (++ticks_ > most_ticks_ && (beginning || state_ == State::kClosing)) {
+  ++ticks_;
+  if ((beginning && ticks_ > most_ticks_) || (state_ == State::kClosing && ticks_ > kClosingTicks)) {
     end("it did not answer within " + patience + ": is it a sluice of this release, with the same --secret?");
     return true;
   }

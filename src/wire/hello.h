@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/hash.h"
 #include "base/ids.h"
@@ -26,12 +27,14 @@ struct StageSetup {
   StageRecipe recipe;     // threads 0: as many as the stage's host gives
   std::string next;       // where the next stage listens, HOST:PORT; empty: it is the last
   double patience = 5.0;  // seconds without a sign of life after which a peer counts as gone
+  std::string pace;       // a profile as JSON: the stage's passes take at least its time; empty: as long as they take
+  std::vector<LayerRange> cuts;  // of all stages, which the profile is applied to
 };
 
 // From the stage, once it is made and has reached the next one.
 struct StageReady {
   uint8_t exactness = 0;     // compute/stage_runner.h
-  std::string instructions;  // the instruction set that it computes with
+  std::string instructions;  // that ggml's kernels use there
   uint64_t bytes = 0;        // of memory, at most
 };
 

@@ -140,6 +140,13 @@ class Mistakes : public testing::Test {
     return ran;
   }
 
+  static Ran listen_twice() {
+    Program first({"stage", "--listen", "127.0.0.1:0"});
+    const std::string said = first.read_line();
+    const size_t begin = said.find("127."), end = said.find(',');
+    return run_program({"stage", "--listen", said.substr(begin, end - begin)});
+  }
+
   const fs::path folder_ = temp_path("newcomer");
 };
 
@@ -159,6 +166,7 @@ TEST_F(Mistakes, AreAnsweredAsThePageSays) {
       {"a name, but no network: `-m hf:ada/model-GGUF`", of({"-m", "hf:ada/model-GGUF"})},
       {"no network at the set-up, for `apt-get`", [&] { return set_up(false); }},
       {"the same, for `pip`", [&] { return set_up(true); }},
+      {"a port in use: `sluice stage --listen 127.0.0.1:…`", listen_twice},
       {"a build from another computer, on an older processor", [&] { return illegal_instruction(); }},
       {"an instruction set that is not there: `SLUICE_ISA=avx1024`", [&] { return with_instruction_set("avx1024"); }},
   };

@@ -101,6 +101,12 @@ void Program::read_at_least(size_t n) {
   }
 }
 
+std::string Program::read_line() {
+  while (text_.find('\n') == text_.npos && read_some(60'000)) {
+  }
+  return text_.substr(0, text_.find('\n'));
+}
+
 void Program::close_out() {
   if (out_ >= 0) ::close(out_);
   out_ = -1;

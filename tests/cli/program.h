@@ -32,6 +32,8 @@ class Program {
 
   // Waits until there are `n` bytes of stdout, or its end.
   void read_at_least(size_t n);
+  // Waits for the first line of stdout; what has come if it ends before.
+  std::string read_line();
   void close_out();
   void signal(int number);
   // Reads the rest and waits for the end. A program that is still there after a minute is killed.

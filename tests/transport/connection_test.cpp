@@ -24,9 +24,9 @@ INSTANTIATE_TEST_SUITE_P(, Both, testing::Bool(), [](const auto& tls) { return t
 
 TEST_P(Both, FramesGoEachWayInOrder) {
   Server server(secret_);
+  Ear ear;  // outlives who speaks to it
   Network network(secret_);
   const auto connection = network.connect(server.address(), kHello).value();
-  Ear ear;
   connection->listen(ear.ears());
   for (uint8_t i = 0; i < 100; ++i) {
     ASSERT_TRUE(connection->send(frame_of(1 + i * 1000u, i), Priority::kBulk));
@@ -50,9 +50,9 @@ TEST_P(Both, AnUrgentFrameOvertakesALargeOne) {
 
 TEST_P(Both, TheEndIsToldWithThePeersName) {
   auto server = std::make_unique<Server>(secret_);
+  Ear ear;  // outlives who speaks to it
   Network network(secret_);
   const auto connection = network.connect(server->address(), kHello).value();
-  Ear ear;
   connection->listen(ear.ears());
   const std::string name = "host " + server->address().text();
   EXPECT_EQ(connection->peer(), name);
@@ -65,9 +65,9 @@ TEST_P(Both, TheEndIsToldWithThePeersName) {
 
 TEST_P(Both, WhyAConnectionIsLeftIsToldToThePeer) {
   Server server(secret_);
+  Ear ear;  // outlives who speaks to it
   Network network(secret_);
   const auto connection = network.connect(server.address(), kHello).value();
-  Ear ear;
   connection->listen(ear.ears());
   ASSERT_TRUE(connection->send(frame_of(100, 1), Priority::kBulk));
   server.ear.next();
@@ -119,9 +119,9 @@ TEST_P(Both, HeartbeatsSayHowFarThePeerHasGot) {
   ConnectionOptions options;
   options.progress = [&] { return work.load(); };
   Server server(secret_, options);
+  Ear ear;  // outlives who speaks to it
   Network network(secret_);
   const auto connection = network.connect(server.address(), kHello).value();
-  Ear ear;
   connection->listen(ear.ears());
   const auto wait_for = [&](uint64_t progress) {
     for (int i = 0; i < 6000 && connection->peer_progress() != progress; ++i)
@@ -135,13 +135,13 @@ TEST_P(Both, HeartbeatsSayHowFarThePeerHasGot) {
 
 // Longer than the patience, with nothing to say but heartbeats.
 TEST_P(Both, APeerThatHasNothingToSayIsNotGivenUp) {
-  const ConnectionOptions options{.patience = 2};
+  const ConnectionOptions options{.patience = 4};
   Server server(secret_, options);
+  Ear ear;  // outlives who speaks to it
   Network network(secret_);
   const auto connection = network.connect(server.address(), kHello, options).value();
-  Ear ear;
   connection->listen(ear.ears());
-  std::this_thread::sleep_for(std::chrono::seconds(4));
+  std::this_thread::sleep_for(std::chrono::seconds(6));
   EXPECT_FALSE(ear.ended());
   EXPECT_FALSE(server.ear.ended());
   ASSERT_TRUE(connection->send(frame_of(3, 1), Priority::kBulk));

@@ -1,0 +1,86 @@
+#include <spdlog/fmt/fmt.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "cli/commands.h"
+#include "cli/help.h"
+#include "cli/interrupt.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "transport/stage_host.h"
+
+namespace sluice {
+
+namespace {
+
+struct StageCommand {
+  std::string listen = StageHostOptions().listen.text();
+  std::string models, secret;
+  double memory = 0;  // GiB; 0: all
+  int32_t threads = 0;
+  double patience = StageHostOptions().patience;
+};
+
+constexpr double kGib = 1 << 30;
+
+Result<StageHostOptions> options_of(const StageCommand& command) {
+  StageHostOptions options{.listen = {},
+                           .secret = {},
+                           .models = command.models,
+                           .memory = std::llround(command.memory * kGib),
+                           .threads = command.threads,
+                           .patience = command.patience,
+                           .say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }};
+  SLUICE_TRY(options.listen, HostAddress::parse(command.listen));
+  if (!command.secret.empty()) {
+    SLUICE_TRY(options.secret, Secret::load(command.secret));
+  }
+  std::error_code error;
+  if (!command.models.empty() && !std::filesystem::is_directory(command.models, error))
+    return input_error("--models " + command.models + ": no such folder; name one with GGUF files");
+  return options;
+}
+
+Status stage(const StageCommand& command) {
+  SLUICE_TRY(const StageHostOptions options, options_of(command));
+  SLUICE_TRY(const auto host, StageHost::open(options));
+  const std::string models = command.models.empty() ? "" : " and in " + command.models;
+  SLUICE_TRY_STATUS(print(
+      fmt::format("sluice stage: listening on {}, {:.1f} GiB of memory for stages, models where coordinators name "
+                  "them{}, {}\n",
+                  host->address().text(), static_cast<double>(host->memory()) / kGib, models,
+                  options.secret ? "for who has the secret" : "for this machine only")));
+  wait_for_interrupt();
+  return {};
+}
+
+}  // namespace
+
+void add_stage(CLI::App& app, Action& action) {
+  auto options = std::make_shared<StageCommand>();
+  CLI::App& command = *app.add_subcommand("stage", "Holds stages for a sluice elsewhere, until it is ended (SIGTERM)");
+  command.footer(
+      "Whoever has the secret may have stages computed here, of GGUF files on this host; see docs/hosts.md.\n"
+      "Examples:\n"
+      "  sluice stage\n"
+      "  sluice stage --listen 192.168.1.7:7001 --secret sluice.secret --models ~/models\n"
+      "  sluice run --hosts 192.168.1.7:7001,192.168.1.8:7001 --secret sluice.secret -m model.gguf \"Hello\"");
+  command.add_option("--listen", options->listen, "Address and port; beyond this machine with --secret")
+      ->capture_default_str();
+  command
+      .add_option("--models", options->models,
+                  "Folder of GGUF files: what isn't where the coordinator has it is looked for here, by its contents")
+      ->check(not_empty("a folder"));
+  command.add_option("--memory", options->memory, "GiB for all stages (default: this machine's)")
+      ->check(number(0, 1e6, /*above=*/true));
+  command
+      .add_option("--threads", options->threads,
+                  "CPU threads a stage (default: as the coordinator's --threads says, or all cores)")
+      ->check(whole_number(1, 256));
+  add_secret_options(command, options->secret, options->patience);
+  command.callback([options, &action] { action = [options] { return stage(*options); }; });
+}
+
+}  // namespace sluice

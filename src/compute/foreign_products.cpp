@@ -1,0 +1,49 @@
+#include "compute/foreign_products.h"
+
+#include <ggml-cpu.h>
+
+#include <utility>
+
+#include "compute/kernels/pack.h"
+
+namespace sluice {
+
+namespace {
+
+ggml_type type_of(const std::string& name) {
+  for (int type = 0; type < GGML_TYPE_COUNT; ++type)
+    if (name == ggml_type_name(static_cast<ggml_type>(type))) return static_cast<ggml_type>(type);
+  return GGML_TYPE_COUNT;
+}
+
+}  // namespace
+
+std::string foreign_product(const ModelFile& model) {
+  for (const ModelFile::TensorSummary& tensor : model.tensors())
+    if (tensor.ne[1] > 1 && !kernels::packed_form(type_of(tensor.type))) return tensor.type;
+  return {};
+}
+
+std::string ggml_instructions() {
+  const std::pair<const char*, int> all[] = {
+      {"avx", ggml_cpu_has_avx()},
+      {"avx2", ggml_cpu_has_avx2()},
+      {"f16c", ggml_cpu_has_f16c()},
+      {"fma", ggml_cpu_has_fma()},
+      {"avxvnni", ggml_cpu_has_avx_vnni()},
+      {"avx512", ggml_cpu_has_avx512()},
+      {"avx512vnni", ggml_cpu_has_avx512_vnni()},
+      {"avx512bf16", ggml_cpu_has_avx512_bf16()},
+      {"amx", ggml_cpu_has_amx_int8()},
+      {"neon", ggml_cpu_has_neon()},
+      {"dotprod", ggml_cpu_has_dotprod()},
+      {"i8mm", ggml_cpu_has_matmul_int8()},
+      {"sve", ggml_cpu_has_sve()},
+  };
+  std::string names;
+  for (const auto& [name, there] : all)
+    if (there != 0) names += (names.empty() ? "" : " ") + std::string(name);
+  return names;
+}
+
+}  // namespace sluice

@@ -1,0 +1,36 @@
+#include "pipeline/stage_memory.h"
+
+#include "base/half.h"
+#include "model/tensor_table.h"
+
+namespace sluice {
+
+namespace {
+
+uint64_t embedding_bytes(const ModelFile& model) {
+  for (const ModelFile::TensorSummary& tensor : model.tensors())
+    if (tensor.name == kTokenEmbedding) return tensor.bytes;
+  return 0;
+}
+
+}  // namespace
+
+int64_t bytes_of_cell(const HyperParameters& h, KvType kv, int32_t n_stages) {
+  constexpr int64_t kBookkeeping = 64;  // of a stage: the cell's parent, position and place in paths
+  const int64_t width = int64_t{2} * h.n_kv_heads * h.head_dim;
+  return h.n_layers * width * static_cast<int64_t>(kv == KvType::kF32 ? sizeof(float) : sizeof(Half)) +
+         n_stages * kBookkeeping;
+}
+
+int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
+  const StageOptions& options = recipe.options;
+  uint64_t weights = 0;
+  for (int32_t l = options.range.first; l < options.range.last; ++l) weights += model.layer_bytes(l);
+  if (options.with_head) weights += model.head_bytes();
+  if (options.with_embedding && !(options.with_head && model.tied_head())) weights += embedding_bytes(model);
+  HyperParameters layers = model.hparams();
+  layers.n_layers = options.range.count();
+  return static_cast<int64_t>(weights) + options.n_cells * bytes_of_cell(layers, options.kv);
+}
+
+}  // namespace sluice

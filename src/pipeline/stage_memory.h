@@ -1,0 +1,17 @@
+// What stages hold in memory.
+#pragma once
+
+#include <cstdint>
+
+#include "model/model_file.h"
+#include "wire/recipe.h"
+
+namespace sluice {
+
+// Bytes of a token's keys and values in all layers of a model, with what a stage keeps of the cell besides.
+int64_t bytes_of_cell(const HyperParameters& hparams, KvType kv, int32_t n_stages = 1);
+
+// Bytes of a stage when all of its cells are full: weights, keys and values.
+int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model);
+
+}  // namespace sluice

@@ -1,0 +1,249 @@
+#include "transport/held_stage.h"
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "compute/foreign_products.h"
+#include "pipeline/stage_memory.h"
+#include "transport/weights.h"
+#include "wire/codec.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr double kLongestPass = 1e6;  // seconds, of a profile that asks for more than anybody would wait
+
+}  // namespace
+
+void FrameQueue::push(Frame frame) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return;
+    frames_.push_back(std::move(frame));
+  }
+  changed_.notify_one();
+}
+
+std::optional<Frame> FrameQueue::pop() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return closed_ || !frames_.empty(); });
+  if (closed_) return std::nullopt;
+  Frame frame = std::move(frames_.front());
+  frames_.pop_front();
+  return frame;
+}
+
+std::optional<Frame> FrameQueue::try_pop() {
+  const std::lock_guard lock(mutex_);
+  if (closed_ || frames_.empty()) return std::nullopt;
+  Frame frame = std::move(frames_.front());
+  frames_.pop_front();
+  return frame;
+}
+
+void FrameQueue::wait_until(std::chrono::steady_clock::time_point time) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, time, [&] { return closed_; });
+}
+
+void FrameQueue::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    frames_.clear();
+  }
+  changed_.notify_all();
+}
+
+HeldStage::HeldStage(const StageMeans& means, const Hello& hello, std::shared_ptr<Connection> control)
+    : means_(means), hello_(hello), control_(std::move(control)) {}
+
+void HeldStage::listen() {
+  control_->listen(
+      {.frame = [self = shared_from_this()](Frame frame) { self->from_coordinator_.push(std::move(frame)); },
+       .end = [self = shared_from_this()](const Error&) { self->end(); }});
+}
+
+Status HeldStage::take(std::shared_ptr<Connection> batches) {
+  const std::lock_guard lock(mutex_);
+  if (before_ || ended_) return runtime_error("batches come to this stage by another connection already");
+  before_ = std::move(batches);
+  // Whoever sends them tells the coordinator when they cannot go on.
+  before_->listen({.frame = [self = shared_from_this()](Frame frame) { self->batches_.push(std::move(frame)); },
+                   .end = [](const Error&) {}});
+  return {};
+}
+
+void HeldStage::end() {
+  ended_ = true;
+  from_coordinator_.close();
+  batches_.close();
+  control_->close();
+  const std::lock_guard lock(mutex_);
+  if (before_) before_->close();
+}
+
+void HeldStage::end_because(const Error& error) {
+  control_->close_because(error);
+  ended_ = true;
+  from_coordinator_.close();
+  batches_.close();
+  const std::lock_guard lock(mutex_);
+  if (before_) before_->close_because(error);
+}
+
+void HeldStage::run() {
+  Status served;
+  try {
+    served = serve();
+  } catch (const std::bad_alloc&) {
+    served = runtime_error("it has too little memory: give the stage fewer layers by --cuts, or a smaller --context");
+  } catch (const std::exception& error) {
+    served = runtime_error("stage " + std::to_string(hello_.stage.value) + " failed: " + error.what());
+  }
+  if (!served && !ended_) {
+    means_.say(what_ + ": " + served.error().message);
+    end_because(served.error());
+  }
+  if (next_) next_->close();
+  if (bytes_ > 0) means_.say(what_ + ": handed back");
+  end();
+}
+
+Status HeldStage::serve() {
+  what_ = "stage " + std::to_string(hello_.stage.value) + " for " + control_->peer();
+  SLUICE_TRY(const auto setup, next_setup());
+  if (!setup) return {};
+  SLUICE_TRY(Stage stage, make(*setup));
+  SLUICE_TRY_STATUS(reach_next(*setup));
+  SLUICE_TRY_STATUS(control_->send(StageReady{.exactness = static_cast<uint8_t>(stage.worker.exactness()),
+                                              .instructions = ggml_instructions(),
+                                              .bytes = static_cast<uint64_t>(bytes_)},
+                                   Priority::kUrgent));
+  while (const auto frame = batches_.pop()) {
+    SLUICE_TRY_STATUS(process(*frame, stage));
+    ++progress_;
+  }
+  return {};
+}
+
+Result<std::optional<StageSetup>> HeldStage::next_setup() {
+  const auto frame = from_coordinator_.pop();
+  if (!frame) return std::nullopt;
+  SLUICE_TRY(auto message, decode(frame->bytes()));
+  auto* setup = std::get_if<StageSetup>(&message);
+  const bool good = setup != nullptr && setup->recipe.stage == hello_.stage &&
+                    setup->recipe.kind == StageRecipe::Kind::kLayers && setup->patience > 0 &&
+                    setup->recipe.last == setup->next.empty();
+  if (!good) return runtime_error("it was sent what is no recipe of a stage; do all hosts run the same release?");
+  return std::move(*setup);
+}
+
+Result<Stage> HeldStage::make(const StageSetup& setup) {
+  StageRecipe recipe = setup.recipe;
+  const int32_t asked = means_.threads > 0 ? means_.threads : recipe.options.threads;
+  const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
+  recipe.options.threads = std::clamp(asked > 0 ? asked : cores, 1, 256);
+  SLUICE_TRY(const ModelFile model, find_model(recipe.files, means_.models));
+  const LayerRange range = recipe.options.range;
+  if (range.first < 0 || range.first > range.last || range.last > model.hparams().n_layers ||
+      recipe.options.n_cells < 1)
+    return runtime_error("it was sent a recipe of layers that the model does not have");
+  const int64_t bytes = bytes_of_stage(recipe, model);
+  SLUICE_TRY_STATUS(means_.reserve(bytes));
+  bytes_ = bytes;
+  SLUICE_TRY(Stage stage, make_stage(recipe, model));
+  SLUICE_TRY_STATUS(keep_pace(setup, model.hparams().d_model));
+  last_ = recipe.last;
+  means_.say(what_ + ": layers " + std::to_string(range.first) + " to " + std::to_string(range.last - 1) + " of " +
+             model.hparams().name);
+  return stage;
+}
+
+Status HeldStage::keep_pace(const StageSetup& setup, int32_t d_model) {
+  if (setup.pace.empty()) return {};
+  SLUICE_TRY(Profile profile, Profile::parse(setup.pace, "the coordinator's profile"));
+  if (static_cast<size_t>(setup.recipe.stage.value) >= setup.cuts.size())
+    return runtime_error("it was sent a profile without its cuts");
+  pace_.emplace(std::move(profile), setup.cuts, d_model);
+  return {};
+}
+
+Status HeldStage::reach_next(const StageSetup& setup) {
+  if (setup.next.empty()) return {};
+  SLUICE_TRY(const HostAddress to, HostAddress::parse(setup.next));
+  const Hello hello{.epoch = hello_.epoch, .stage = StageId(hello_.stage.value + 1), .role = Hello::Role::kBatches};
+  ConnectionOptions options{.patience = setup.patience};
+  options.progress = [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    return self ? self->progress() : 0;
+  };
+  auto next = means_.network->connect(to, hello, options);
+  if (!next) return runtime_error("it can't reach the next stage: " + next.error().message);
+  next_ = std::move(*next);
+  const auto give_up = [weak = weak_from_this()](const Error& error) {
+    if (const auto self = weak.lock(); self && !self->ended_) self->end_because(error);
+  };
+  next_->listen({.frame =
+                     [give_up, peer = next_->peer()](const Frame& frame) {
+                       const auto message = decode(frame.bytes());
+                       const auto* failed = message ? std::get_if<WorkerFailed>(&*message) : nullptr;
+                       if (failed != nullptr) give_up(said_by(peer, failed->error));
+                     },
+                 .end = give_up});
+  return {};
+}
+
+Status HeldStage::process(const Frame& frame, Stage& stage) {
+  SLUICE_TRY(auto message, decode(frame.bytes()));
+  auto* batch = std::get_if<Batch>(&message);
+  if (batch == nullptr) return runtime_error("a stage was sent what is no batch; do all hosts run the same release?");
+  SLUICE_TRY_STATUS(stage.frames.check(*batch));
+  SLUICE_TRY_STATUS(take_amendments(stage));
+  const auto begin = std::chrono::steady_clock::now();
+  waited_ = std::chrono::duration<double>(begin - frame.came()).count();
+  rows_received_ = static_cast<uint16_t>(batch->rows.size());
+  Worker::Done done = stage.worker.process(std::move(*batch));
+  if (pace_) {
+    const double seconds = pace_->stage_seconds(stage.worker.stage(), done.rows_computed, done.head_rows);
+    batches_.wait_until(begin + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                    std::chrono::duration<double>(std::min(seconds, kLongestPass))));
+  }
+  route(std::move(done), kTarget, stage.worker.stage(), last_, seconds_to(begin),
+        seconds_to(std::chrono::steady_clock::now()), *this);
+  if (broken_) return tl::unexpected<Error>(*broken_);
+  return {};
+}
+
+Status HeldStage::take_amendments(Stage& stage) {
+  while (const auto frame = from_coordinator_.try_pop()) {
+    SLUICE_TRY(const auto message, decode(frame->bytes()));
+    const auto* amendment = std::get_if<Amendment>(&message);
+    if (amendment == nullptr) return runtime_error("a stage was sent what is no amendment");
+    SLUICE_TRY_STATUS(stage.frames.check(*amendment));
+    stage.worker.amend(*amendment);
+  }
+  return {};
+}
+
+double HeldStage::seconds_to(std::chrono::steady_clock::time_point time) const {
+  return std::chrono::duration<double>(time - start_).count();
+}
+
+void HeldStage::pass_on(Batch batch) { send(*next_, std::move(batch), Priority::kBulk); }
+void HeldStage::tap(Taps taps) { send(*control_, std::move(taps), Priority::kBulk); }
+void HeldStage::report(StageReport report) {
+  report.waited = waited_;
+  report.rows_received = rows_received_;
+  send(*control_, report, Priority::kUrgent);
+}
+void HeldStage::conclude(Outcome outcome) { send(*control_, std::move(outcome), Priority::kUrgent); }
+
+void HeldStage::send(Connection& to, const Message& message, Priority priority) {
+  if (const Status sent = to.send(message, priority); !sent && !broken_) broken_ = sent.error();
+}
+
+}  // namespace sluice

@@ -1,0 +1,108 @@
+// A stage that is held for a coordinator in another process.
+//
+// The coordinator's connection brings the recipe and amendments and takes reports, verdicts and taps; batches come on a
+// connection from whoever is before this stage, and go on to the next on one that this stage opens. When the
+// coordinator's connection ends, so does the stage.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "pipeline/cost_model.h"
+#include "pipeline/recipe.h"
+#include "pipeline/route.h"
+#include "transport/network.h"
+#include "wire/hello.h"
+
+namespace sluice {
+
+// Frames on their way from the network's thread to the stage's. Thread safety: any thread.
+class FrameQueue {
+ public:
+  void push(Frame frame);
+  std::optional<Frame> pop();      // waits; nothing once it is closed
+  std::optional<Frame> try_pop();  // without waiting
+  void close();
+  void wait_until(std::chrono::steady_clock::time_point time);  // or until it is closed
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Frame> frames_;
+  bool closed_ = false;
+};
+
+// What a stage is made and held with.
+struct StageMeans {
+  Network* network = nullptr;
+  std::string models;   // a folder of GGUF files; may be empty
+  int32_t threads = 0;  // of each stage; 0: as the coordinator asks, or all
+  // Sets so many bytes aside. Errors say how many there are.
+  std::function<Status(int64_t)> reserve;
+  std::function<void(const std::string&)> say;  // a line for who looks after this host
+};
+
+class HeldStage final : public std::enable_shared_from_this<HeldStage>, private Links {
+ public:
+  HeldStage(const StageMeans& means, const Hello& hello, std::shared_ptr<Connection> control);
+
+  // On the network's thread: hears the coordinator from now on.
+  void listen();
+  // Batches come by this connection. On the network's thread. Errors: they come already.
+  Status take(std::shared_ptr<Connection> batches);
+
+  // Makes the stage and serves it until it ends; on a thread of its own.
+  void run();
+  // Ends it. Any thread.
+  void end();
+  void end_because(const Error& error);
+
+  bool belongs_to(const Hello& hello) const { return hello.epoch == hello_.epoch && hello.stage == hello_.stage; }
+  bool ended() const { return ended_; }
+  uint64_t progress() const { return progress_; }  // batches
+  int64_t bytes() const { return bytes_; }         // that were set aside
+
+ private:
+  Status serve();
+  Result<std::optional<StageSetup>> next_setup();
+  Result<Stage> make(const StageSetup& setup);
+  Status keep_pace(const StageSetup& setup, int32_t d_model);
+  Status reach_next(const StageSetup& setup);
+  Status process(const Frame& frame, Stage& stage);
+  Status take_amendments(Stage& stage);
+  double seconds_to(std::chrono::steady_clock::time_point time) const;
+
+  void pass_on(Batch batch) override;
+  void tap(Taps taps) override;
+  void report(StageReport report) override;
+  void conclude(Outcome outcome) override;
+  void send(Connection& to, const Message& message, Priority priority);
+
+  const StageMeans means_;
+  const Hello hello_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const std::shared_ptr<Connection> control_;
+  FrameQueue from_coordinator_, batches_;
+  std::shared_ptr<Connection> next_;  // of the stage's thread
+  std::string what_;                  // it is, for people
+  bool last_ = true;
+  std::optional<CostModel> pace_;
+  std::optional<Error> broken_;  // a send that failed
+  double waited_ = 0;            // seconds that the batch in hand lay in front of the stage
+  uint16_t rows_received_ = 0;   // with which it came
+
+  std::mutex mutex_;                    // guards the next line
+  std::shared_ptr<Connection> before_;  // whom batches come from
+  std::atomic<bool> ended_ = false;
+  std::atomic<uint64_t> progress_ = 0;
+  std::atomic<int64_t> bytes_ = 0;
+};
+
+}  // namespace sluice

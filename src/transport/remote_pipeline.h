@@ -1,0 +1,32 @@
+// A model's stages on other hosts, from the coordinator's side.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "pipeline/frame_check.h"
+#include "pipeline/remote_stages.h"
+#include "transport/address.h"
+#include "transport/secret.h"
+#include "wire/recipe.h"
+
+namespace sluice {
+
+struct RemotePlan {
+  std::vector<HostAddress> hosts;    // one a stage; a host may hold several
+  std::optional<Secret> secret;      // without one: this machine only
+  double patience = 5.0;             // seconds that a silent host is given
+  std::vector<StageRecipe> recipes;  // of the target's stages, with the identity of their files
+  int32_t n_tokens = 0;              // of the vocabulary
+  std::optional<FrameCheck> taps;    // what heads may be sent; none: there is no head
+  std::string pace;                  // a profile as JSON that the stages keep to; empty: as fast as they can
+  std::vector<LayerRange> cuts;      // for it
+  std::string alike;                 // a type of weights that like processors alone compute alike; empty: there is none
+};
+
+// Waits until every host has made its stage and reached the next. Errors (kRuntime) name the host and the remedy.
+Result<std::unique_ptr<RemoteStages>> open_remote_pipeline(RemotePlan plan);
+
+}  // namespace sluice

@@ -1,0 +1,44 @@
+// A process that holds stages for coordinators elsewhere: what `sluice stage` runs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "transport/address.h"
+#include "transport/secret.h"
+
+namespace sluice {
+
+struct StageHostOptions {
+  HostAddress listen{"127.0.0.1", HostAddress::kPort};
+  std::optional<Secret> secret;  // without one: this machine only
+  std::string models;            // a folder of GGUF files beside the paths that coordinators name; empty: none
+  int64_t memory = 0;            // bytes for all stages; 0: what this machine has
+  int32_t threads = 0;           // of each stage; 0: as coordinators ask, or all
+  double patience = 5.0;         // seconds that a silent peer is given
+  std::function<void(const std::string&)> say = [](const std::string&) {};  // a line when a stage comes or goes
+};
+
+class StageHost {
+ public:
+  // Errors (kRuntime) name --listen.
+  static Result<std::unique_ptr<StageHost>> open(const StageHostOptions& options);
+  StageHost(const StageHost&) = delete;
+  StageHost& operator=(const StageHost&) = delete;
+  // Tells the coordinators, and hands back what it holds.
+  ~StageHost();
+
+  const HostAddress& address() const;  // with the port that was chosen
+  int64_t memory() const;              // bytes that stages may have
+  size_t stages() const;               // that are held now
+
+ private:
+  class Impl;
+  explicit StageHost(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,17 @@
+// The model of a recipe on this host, wherever it is here.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "model/model_file.h"
+#include "wire/recipe.h"
+
+namespace sluice {
+
+// By the path that the coordinator knows it under, by its file's name in the folder `models`, or by its identity among
+// all GGUF files there: its identity must be the recipe's. models: empty if there is none. Errors (kInput) say what to
+// copy where.
+Result<ModelFile> find_model(const WeightFiles& files, const std::string& models);
+
+}  // namespace sluice

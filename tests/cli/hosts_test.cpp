@@ -1,0 +1,293 @@
+// Stages in other processes on this machine: the same tokens as in one process, and what is said when something is not
+// as it should be.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "model/model_file.h"
+#include "support/tiny_head.h"
+#include "support/tiny_model.h"
+
+namespace sluice::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Arguments = Program::Arguments;
+
+// A process that holds stages, at a port that the system chose.
+class StageProcess {
+ public:
+  explicit StageProcess(const Arguments& more = {}) : program_(arguments(more)) {
+    const std::string line = program_.read_line();
+    const std::string before = "listening on ";
+    const size_t begin = line.find(before);
+    if (begin == line.npos) throw std::runtime_error("sluice stage said: " + line);
+    address = line.substr(begin + before.size(), line.find(',') - begin - before.size());
+  }
+  Program& program() { return program_; }
+
+  std::string address;
+
+ private:
+  static Arguments arguments(const Arguments& more) {
+    Arguments all = {"stage", "--listen", "127.0.0.1:0", "--threads", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  Program program_;
+};
+
+std::string addresses(std::initializer_list<const StageProcess*> stages) {
+  std::string all;
+  for (const StageProcess* stage : stages) all += (all.empty() ? "" : ",") + stage->address;
+  return all;
+}
+
+Ran run(const Arguments& more) {
+  Arguments arguments = {"run", "-m", small_model(),  "--threads", "1",
+                         "-n",  "40", "--ignore-eos", "--json",    "one two one two"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_program(arguments);
+}
+
+json answer(const Arguments& more) {
+  const Ran ran = run(more);
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  return json::parse(ran.out, nullptr, false);
+}
+
+const std::string& head_of_small_model() {
+  static const std::string path =
+      tiny_head(*ModelFile::open(small_model()), {.kind = "eagle3"}).write(temp_path("hosts-eagle3.gguf"));
+  return path;
+}
+
+const std::string& draft_of_small_model() {
+  static const std::string path = [] {
+    TinyModelSpec spec;
+    spec.n_layers = 2;
+    return write_tiny_model(spec, temp_path("hosts-draft.gguf"));
+  }();
+  return path;
+}
+
+const std::vector<Arguments>& methods() {
+  static const std::vector<Arguments> all = {
+      {"--method", "ar"},
+      {"--method", "specpipe", "--source", "ngram"},
+      {"--method", "surge", "--source", "ngram"},
+      {"--method", "sd", "--draft", draft_of_small_model()},
+      {"--method", "eagle3", "--head", head_of_small_model()},
+      {"--method", "surge", "--draft", draft_of_small_model(), "--temp", "0.8", "--seed", "3"},
+  };
+  return all;
+}
+
+void expect_same_tokens(const std::string& hosts, const Arguments& more = {}) {
+  for (const Arguments& method : methods()) {
+    Arguments there = method;
+    there.insert(there.end(), {"--hosts", hosts});
+    there.insert(there.end(), more.begin(), more.end());
+    const json here = answer(method), elsewhere = answer(there);
+    EXPECT_EQ(elsewhere["tokens"], here["tokens"]) << method[1] << " at " << hosts;
+    EXPECT_EQ(elsewhere["method"], here["method"]);
+    EXPECT_EQ(elsewhere["executor"], "hosts");
+    EXPECT_EQ(elsewhere["exactness"], here["exactness"]);
+  }
+}
+
+TEST(Hosts, OneTwoAndThreeGiveTheSameTokensAsOneProcess) {
+  const StageProcess a, b, c;
+  expect_same_tokens(addresses({&a}));
+  expect_same_tokens(addresses({&a, &b}));
+  expect_same_tokens(addresses({&a, &b, &c}));
+  EXPECT_EQ(answer({"--hosts", addresses({&a, &b, &a, &c})})["stages"], 4) << "a host may hold several";
+}
+
+TEST(Hosts, WithASecretTheySpeakTls) {
+  const std::string secret = temp_path("hosts.secret"), other = temp_path("other.secret");
+  ASSERT_EQ(run_program({"secret", secret}).status, 0);
+  ASSERT_EQ(run_program({"secret", other}).status, 0);
+  const StageProcess a({"--secret", secret}), b({"--secret", secret});
+  expect_same_tokens(addresses({&a, &b}), {"--secret", secret});
+  EXPECT_TRUE(fails(run({"--hosts", a.address, "--secret", other}), 1, {a.address, "--secret"}));
+  EXPECT_TRUE(fails(run({"--hosts", a.address}), 1, {a.address, "--secret"}));
+  EXPECT_TRUE(fails(run({"--hosts", a.address, "--secret", "nowhere"}), 2, {"nowhere", "sluice secret"}));
+}
+
+TEST(Hosts, OfOtherInstructionSetsHaveTheSameBits) {
+  ::setenv("SLUICE_ISA", "scalar", 1);
+  const StageProcess scalar;
+  ::unsetenv("SLUICE_ISA");
+  const StageProcess best;
+  expect_same_tokens(addresses({&scalar, &best}));
+  expect_same_tokens(addresses({&best, &scalar}));
+}
+
+// Each process has a working directory of its own, and so a /proc/self/cwd/mine.gguf.
+TEST(Hosts, AStageFindsItsModelByItsContents) {
+  const fs::path folder = temp_path("models-of-a-host"), mine = temp_path("mine");
+  fs::create_directories(folder);
+  fs::create_directories(mine);
+  fs::copy_file(small_model(), folder / "another-name.gguf");
+  write_file("models-of-a-host/broken.gguf", "GGUF");
+  fs::copy_file(small_model(), mine / "small.gguf");
+  TinyModelSpec spec;
+  spec.seed = 77;
+  write_tiny_model(spec, mine / "unknown.gguf");
+  const StageProcess with({"--models", folder}), without;
+  fs::current_path(mine);
+  const auto run_here = [&](const std::string& file, const std::string& hosts) {
+    const std::string path = "/proc/self/cwd/" + file;
+    return run_program({"run", "-m", path, "--threads", "1", "-n", "4", "--hosts", hosts, "hello"});
+  };
+  const Ran found = run_here("small.gguf", with.address);
+  EXPECT_EQ(found.status, 0) << found.err;
+  EXPECT_TRUE(fails(run_here("small.gguf", without.address), 1,
+                    {without.address, "small.gguf", "SHA-256", "copy", "--models"}));
+  EXPECT_TRUE(fails(run_here("unknown.gguf", with.address), 1, {with.address, "unknown.gguf", folder.string()}));
+  fs::current_path(fs::temp_directory_path());
+}
+
+TEST(Hosts, TooLittleMemoryIsSaidBeforeAnythingIsComputed) {
+  const StageProcess small({"--memory", "0.0001"});
+  EXPECT_TRUE(fails(run({"--hosts", small.address}), 1, {small.address, "memory", "--context", "--memory"}));
+}
+
+TEST(Hosts, HandBackWhatTheyHeld) {
+  const StageProcess tight({"--memory", "0.005"});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(run({"--hosts", tight.address, "-c", "256"}).status, 0);
+}
+
+TEST(Hosts, ThatAreNotThereAreNamed) {
+  std::string gone;
+  {
+    StageProcess stage;
+    gone = stage.address;
+    stage.program().signal(SIGTERM);
+    const Ran ran = stage.program().wait();
+    EXPECT_EQ(ran.status, 0) << ran.err;
+  }
+  EXPECT_TRUE(fails(run({"--hosts", gone}), 1, {gone, "sluice stage"}));
+  const StageProcess here;
+  EXPECT_TRUE(fails(run({"--hosts", here.address + "," + gone}), 1, {gone, "sluice stage"}));
+  EXPECT_TRUE(fails(run({"--hosts", "192.0.2.1:7001"}), 1, {"192.0.2.1:7001", "--secret"}));
+}
+
+TEST(Hosts, APortInUseIsNamed) {
+  const StageProcess first;
+  EXPECT_TRUE(fails(run_program({"stage", "--listen", first.address}), 1, {first.address, "in use"}));
+  EXPECT_TRUE(fails(run_program({"stage", "--listen", "0.0.0.0:0"}), 1, {"0.0.0.0", "--secret"}));
+  EXPECT_TRUE(fails(run_program({"stage", "--listen", "nonsense:port"}), 2, {"nonsense:port"}));
+  EXPECT_TRUE(fails(run_program({"stage", "--models", "/nowhere"}), 2, {"--models /nowhere"}));
+}
+
+// Passes of 20 ms: 40 tokens over two stages take 1.6 s at least.
+TEST(Hosts, KeepThePaceOfAProfile) {
+  const StageProcess a, b;
+  const std::string profile = write_file(
+      "slow.json", R"({"name": "slow", "stage": {"points": [[1, 0.02], [256, 0.02]]}, "link": {"latency": 0}})");
+  const json paced = answer({"--method", "ar", "--profile", profile, "--hosts", addresses({&a, &b})});
+  EXPECT_GE(paced["seconds"]["decode"].get<double>(), 39 * 2 * 0.02);
+  EXPECT_EQ(paced["tokens"], answer({"--method", "ar"})["tokens"]);
+}
+
+TEST(Hosts, AnSpdHeadBringsItsCutsAndNeedsSoManyHosts) {
+  const std::string spd =
+      tiny_head(*ModelFile::open(small_model()), {.kind = "spd"}).write(temp_path("hosts-spd.gguf"));
+  const StageProcess a;
+  const Arguments method = {"--method", "spd", "--head", spd, "--hosts"};
+  const auto with = [&](const std::string& hosts) {
+    Arguments all = method;
+    all.push_back(hosts);
+    return all;
+  };
+  EXPECT_EQ(answer(with(addresses({&a, &a})))["tokens"], answer({"--method", "ar"})["tokens"]);
+  EXPECT_TRUE(fails(run(with(a.address)), 2, {spd, "2 stages", "--hosts", "names 1"}));
+}
+
+TEST(Hosts, OptionsThatContradictThemAreNamed) {
+  EXPECT_TRUE(fails(run({"--hosts", "a:1", "--executor", "virtual"}), 2, {"--hosts", "--executor virtual"}));
+  EXPECT_TRUE(fails(run({"--hosts", "a:1", "--stages", "2"}), 2, {"--hosts", "--stages"}));
+  EXPECT_TRUE(fails(run({"--hosts", "a:1", "--cuts", "2"}), 2, {"--hosts", "--cuts"}));
+  EXPECT_TRUE(fails(run({"--hosts", "a:b"}), 2, {"a:b", "HOST:PORT"}));
+  EXPECT_TRUE(fails(run({"--executor", "hosts"}), 2, {"--hosts"}));
+  EXPECT_TRUE(fails(run({"--secret", "x"}), 2, {"--secret", "--hosts"}));
+  EXPECT_TRUE(fails(run({"--hosts", "a:1,b:1,c:1,d:1,e:1"}), 2, {"4 layers"}));
+}
+
+// An answer that goes on for long, over two hosts.
+class Losing : public testing::Test {
+ protected:
+  Losing()
+      : answering_({"run", "-m", model(), "--threads", "1", "--ignore-eos", "-n", "1000000", "-c", "200000", "--method",
+                    "surge", "--source", "ngram", "--patience", "5", "--hosts", addresses({&a_, &b_}), "hello"}) {
+    answering_.read_at_least(20);
+  }
+  static const std::string& model() {
+    static const std::string path = [] {
+      TinyModelSpec spec;
+      spec.context_length = 1 << 20;
+      return write_tiny_model(spec, temp_path("hosts-endless.gguf"));
+    }();
+    return path;
+  }
+  void expect_failure(const StageProcess& lost) {
+    Ran ran = answering_.wait();
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_NE(ran.err.find("sluice: host " + lost.address + ": "), std::string::npos) << ran.err;
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+  }
+
+  StageProcess a_, b_;
+  Program answering_;
+};
+
+TEST_F(Losing, AHostThatDiesEndsTheAnswerWithItsName) {
+  b_.program().signal(SIGKILL);
+  expect_failure(b_);
+}
+
+TEST_F(Losing, AHostThatStopsIsGivenUp) {
+  a_.program().signal(SIGSTOP);
+  expect_failure(a_);
+  a_.program().signal(SIGCONT);
+}
+
+TEST_F(Losing, AHostThatIsShutDownSaysSo) {
+  b_.program().signal(SIGTERM);
+  EXPECT_EQ(b_.program().wait().status, 0);
+  expect_failure(b_);
+}
+
+TEST_F(Losing, WhenTheCoordinatorDiesTheHostsServeTheNext) {
+  answering_.signal(SIGKILL);
+  EXPECT_EQ(answering_.wait().status, -SIGKILL);
+  EXPECT_EQ(run({"--hosts", addresses({&a_, &b_})}).status, 0);
+}
+
+TEST(Hosts, ServeChatsAndBenches) {
+  const StageProcess a, b;
+  const std::string hosts = addresses({&a, &b});
+  const Ran here = run_program({"chat", "-m", small_model(), "-n", "8"}, {.input = "hello\nagain\n"});
+  const Ran there =
+      run_program({"chat", "-m", small_model(), "-n", "8", "--hosts", hosts}, {.input = "hello\nagain\n"});
+  EXPECT_EQ(there.status, 0) << there.err;
+  EXPECT_EQ(there.out, here.out);
+  const std::string folder = temp_path("hosts-data");
+  fs::create_directories(folder);
+  write_file("hosts-data/few.jsonl", "{\"id\": \"1\", \"turns\": [\"one two one two\", \"three\"]}\n");
+  const Ran bench = run_program({"bench", "-m", small_model(), "--data", folder, "--tasks", "few", "--methods",
+                                 "ar,specpipe,surge", "-n", "16", "--hosts", hosts});
+  EXPECT_EQ(bench.status, 0) << bench.err;
+  EXPECT_NE(bench.out.find("identical: yes"), std::string::npos) << bench.out;
+  EXPECT_NE(bench.out.find("executor hosts"), std::string::npos) << bench.out;
+}
+
+}  // namespace
+}  // namespace sluice::test

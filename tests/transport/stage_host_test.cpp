@@ -1,0 +1,208 @@
+// A host of stages among peers that are no honest coordinators, and a coordinator among hosts that lie.
+#include "transport/stage_host.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "support/random_message.h"
+#include "support/stage_traffic.h"
+#include "transport/ends.h"
+#include "transport/raw_peer.h"
+#include "transport/remote_pipeline.h"
+
+namespace sluice {
+namespace {
+
+using namespace test;
+
+// A coordinator's connections to one stage.
+class Coordinator {
+ public:
+  explicit Coordinator(const StageHost& host, uint64_t epoch = 5)
+      : network_({}), epoch_(epoch), address_(host.address()) {
+    control = network_.connect(address_, hello(Hello::Role::kControl)).value();
+    control->listen(ear.ears());
+  }
+  Hello hello(Hello::Role role) const { return {.epoch = epoch_, .stage = StageId(0), .role = role}; }
+
+  // A stage of the whole model, ready.
+  void set_up() {
+    StageRecipe recipe = stage_recipe(StageSort::kWhole);
+    recipe.files.identity = ModelFile::open(recipe.files.path)->identity().value();
+    ASSERT_TRUE(control->send(StageSetup{.recipe = recipe, .next = {}}, Priority::kUrgent));
+    ASSERT_TRUE(std::holds_alternative<StageReady>(next()));
+    reach_batches();
+  }
+  void reach_batches() { batches = network_.connect(address_, hello(Hello::Role::kBatches)).value(); }
+  Message next() { return decode(ear.next()).value(); }
+  // What the stage says when it gives up, if that is the next that it says.
+  std::string complaint() {
+    const Message said = next();
+    const auto* failed = std::get_if<WorkerFailed>(&said);
+    return failed != nullptr ? failed->error.message : "something else";
+  }
+
+  Ear ear;
+
+ private:
+  Network network_;
+  uint64_t epoch_;
+  HostAddress address_;
+
+ public:
+  std::shared_ptr<Connection> control, batches;
+};
+
+std::unique_ptr<StageHost> open_host() {
+  return StageHost::open({.listen = {"127.0.0.1", 0}, .secret = {}, .threads = 1}).value();
+}
+
+void expect_no_stages(const StageHost& host) {
+  for (int i = 0; i < 6000 && host.stages() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(host.stages(), 0u);
+}
+
+TEST(StageHost, ComputesWhatAnHonestCoordinatorSends) {
+  const auto host = open_host();
+  Coordinator coordinator(*host);
+  coordinator.set_up();
+  size_t n_outcomes = 0, n_batches = 0;
+  for (const Message& message : honest_traffic(StageSort::kWhole)) {
+    const bool is_batch = std::holds_alternative<Batch>(message);
+    n_batches += is_batch;
+    ASSERT_TRUE((is_batch ? coordinator.batches : coordinator.control)->send(message, Priority::kBulk));
+  }
+  while (n_outcomes < n_batches) {
+    const Message said = coordinator.next();
+    ASSERT_FALSE(std::holds_alternative<WorkerFailed>(said)) << std::get<WorkerFailed>(said).error.message;
+    n_outcomes += std::holds_alternative<Outcome>(said);
+  }
+  EXPECT_EQ(host->stages(), 1u);
+}
+
+TEST(StageHost, WhatIsNoRecipeIsRefused) {
+  const auto host = open_host();
+  {
+    Coordinator coordinator(*host);
+    ASSERT_TRUE(coordinator.control->send(Batch{}, Priority::kUrgent));
+    EXPECT_NE(coordinator.complaint().find("no recipe"), std::string::npos);
+  }
+  StageRecipe recipe = stage_recipe(StageSort::kWhole);
+  recipe.files.identity = ModelFile::open(recipe.files.path)->identity().value();
+  recipe.options.range.last = 1000;
+  Coordinator coordinator(*host, 6);
+  ASSERT_TRUE(coordinator.control->send(StageSetup{.recipe = recipe, .next = {}}, Priority::kUrgent));
+  EXPECT_NE(coordinator.complaint().find("layers"), std::string::npos);
+  expect_no_stages(*host);
+}
+
+TEST(StageHost, BatchesOfAnotherPipelineAreRefused) {
+  const auto host = open_host();
+  Coordinator coordinator(*host);
+  coordinator.set_up();
+  Network network({});
+  Hello former = coordinator.hello(Hello::Role::kBatches);
+  const auto second = network.connect(host->address(), former);
+  ASSERT_FALSE(second);
+  EXPECT_NE(second.error().message.find("already"), std::string::npos);
+  former.epoch = 99;
+  const auto refused = network.connect(host->address(), former);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("has ended"), std::string::npos);
+}
+
+TEST(StageHost, WhatAStageMustNotBeSentEndsThatStageAlone) {
+  const auto host = open_host();
+  Coordinator bad(*host, 1), good(*host, 2);
+  bad.set_up();
+  good.set_up();
+  Batch batch{.id = BatchId(0), .updates = {Open{SequenceId(0), {}}}};
+  batch.rows.push_back({.sequence = SequenceId(0), .token = 3, .position = 0, .cell = Cell(1 << 30)});
+  ASSERT_TRUE(bad.batches->send(batch, Priority::kBulk));
+  EXPECT_NE(bad.complaint().find("cell"), std::string::npos);
+  batch.rows[0].cell = Cell(0);
+  batch.rows[0].index = 0;
+  ASSERT_TRUE(good.batches->send(batch, Priority::kBulk));
+  EXPECT_TRUE(std::holds_alternative<StageReport>(good.next()));
+  EXPECT_TRUE(std::holds_alternative<Outcome>(good.next()));
+}
+
+TEST(StageHost, ArbitraryMessagesDoNoHarm) {
+  const auto host = open_host();
+  RandomMessages random(3);
+  for (uint64_t i = 0; i < 60; ++i) {
+    Coordinator coordinator(*host, i);
+    if (i % 2 == 0) coordinator.set_up();
+    const auto& to = i % 4 == 0 ? coordinator.batches : coordinator.control;
+    for (int n = 0; n < 5; ++n)
+      static_cast<void>(to->send(random.of_kind(random.below(std::variant_size_v<Message>)), Priority::kUrgent));
+  }
+  expect_no_stages(*host);
+  Coordinator(*host, 1000).set_up();
+}
+
+// What a coordinator hears.
+struct Heard final : Links {
+  void pass_on(Batch) override {}
+  void tap(Taps) override {}
+  void report(StageReport) override {}
+  void conclude(Outcome) override {}
+};
+
+// A stage that says it is ready, and then `lie` to the first batch.
+std::string heard_of(const Message& lie) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string failure;
+  Heard heard;
+  std::vector<std::shared_ptr<Connection>> all;  // the control connection first
+  std::vector<std::thread> threads;
+  Network stage({});
+  const auto accept = [&](const Hello&, const std::shared_ptr<Connection>& connection) -> Status {
+    all.push_back(connection);
+    const size_t i = all.size() - 1;
+    connection->listen({.frame =
+                            [&, i](const Frame&) {
+                              threads.emplace_back([&, i] {  // which may wait, as the network's thread must not
+                                static_cast<void>(
+                                    all[0]->send(i == 0 ? Message(StageReady{}) : lie, Priority::kUrgent));
+                              });
+                            },
+                        .end = [](const Error&) {}});
+    return {};
+  };
+  const HostAddress address = stage.listen({"127.0.0.1", 0}, accept).value();
+  auto remote = open_remote_pipeline(
+                    {.hosts = {address}, .secret = {}, .recipes = {stage_recipe(StageSort::kWhole)}, .n_tokens = 300})
+                    .value();
+  remote->start(heard, [&](const Error& error) {
+    const std::lock_guard lock(mutex);
+    failure = error.message;
+    changed.notify_all();
+  });
+  remote->submit(Batch{.id = BatchId(7)});
+  std::unique_lock lock(mutex);
+  EXPECT_TRUE(changed.wait_for(lock, std::chrono::minutes(1), [&] { return !failure.empty(); }));
+  EXPECT_TRUE(failure.starts_with("host " + address.text() + ": ")) << failure;
+  lock.unlock();
+  remote.reset();
+  for (std::thread& thread : threads) thread.join();
+  return failure;
+}
+
+TEST(RemotePipeline, AHostThatLiesIsNamed) {
+  EXPECT_NE(heard_of(Outcome{.batch = BatchId(8)}).find("the outcome of batch 8"), std::string::npos);
+  EXPECT_NE(heard_of(StageReport{.stage = StageId(3), .batch = BatchId(7)}).find("the report of stage 3"),
+            std::string::npos);
+  EXPECT_NE(heard_of(Taps{}).find("nobody asked"), std::string::npos);
+  EXPECT_NE(heard_of(Batch{}).find("no stage sends"), std::string::npos);
+  EXPECT_NE(heard_of(Outcome{.batch = BatchId(7), .accepted = {{.sequence = SequenceId(0), .cell = Cell(1 << 20)}}})
+                .find("not in the batch"),
+            std::string::npos);
+  EXPECT_NE(heard_of(WorkerFailed{Error{ErrorKind::kRuntime, "no more memory"}}).find("no more memory"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice
