@@ -45,7 +45,7 @@ const std::set<std::string> kEverywhere = {"--help",   "--help-all",   "--model"
 const std::map<std::string, std::set<std::string>> kGroups = {
     {"Where guesses come from", {"--head", "--source", "--ngram-corpus", "--draft-vocab"}},
     {"Verification", {"--verify", "--lossy", "--lossy-p"}},
-    {"Pipeline", {"--cuts", "--executor", "--profile", "--compute", "--memo"}},
+    {"Pipeline", {"--cuts", "--executor", "--hosts", "--secret", "--patience", "--profile", "--compute", "--memo"}},
     {"Memory and processor", {"--context", "--kv", "--threads"}},
     {"Text", {"--top-k", "--top-p", "--min-p", "--repeat-penalty", "--raw", "--ignore-eos"}}};
 
@@ -139,7 +139,7 @@ TEST(CommandLine, RefusesValuesOutOfRange) {
       {{"--depth", "0"}, {"--depth"}},
       {{"--threads", "0"}, {"--threads", "1 to 256"}},
       {{"--threads", "100000"}, {"--threads", "1 to 256"}},
-      {{"--executor", "magic"}, {"--executor", "threads or virtual"}},
+      {{"--executor", "magic"}, {"--executor", "threads, hosts or virtual"}},
       {{"--compute", "none"}, {"--compute", "full or lazy"}},
       {{"--compute", "lazy"}, {"--compute lazy", "--executor virtual"}},
       {{"--compute", "lazy", "--executor", "threads"}, {"--compute lazy", "--executor virtual"}},
