@@ -187,14 +187,14 @@ class Bench {
     const SessionOptions& session = options_.session;
     const size_t stages = session_.cuts().size();
     std::string out = fmt::format(
-        "{}, {} stage{}, executor {}{}, compute {}, width {}, at most {} prompts a task and {} new tokens an answer\n",
+        "{}, {} stage{}, executor {}{}, compute {}, width {}, at most {} prompt{} a task and {} new tokens an answer\n",
         session_.model().hparams().name, stages, stages == 1 ? "" : "s",
         name_of(kExecutors, session_.options().executor),
         session_.profile_name().empty()
             ? ""
             : (session.simulated() ? " (simulated time), profile " : " (paced), profile ") + session_.profile_name(),
         name_of(kComputes, session.compute), session.request.method_options.width, options_.limit,
-        session.request.max_tokens);
+        options_.limit == 1 ? "" : "s", session.request.max_tokens);
     if (const Rule rule = session.request.sampling.rule; is_lossy(rule))
       out += std::string("LOSSY verification (") + name_of(kLossyRules, rule) +
              "): the text is not the target's own; figures of lossless methods are not comparable\n";
@@ -319,6 +319,8 @@ void add_bench(CLI::App& app, Action& action) {
   CLI::App& command =
       *app.add_subcommand("bench", "Compares methods on prompt files, and checks that they give the same tokens");
   command.footer(
+      "Columns: x ar, how many times as fast as ar; nN/K, tokens that come out while one passes all stages (plain "
+      "pipelining: 1); flushes, tokens that no guess had, after which the pipeline fills again.\n"
       "Prompt files: DIR/TASK.jsonl, one object a line, with the user's messages of a conversation:\n"
       "  {\"id\": \"1\", \"turns\": [\"What is a prime number?\", \"Name three.\"]}\n"
       "What the file of --json holds of the same settings is not run again: an interrupted bench goes on where it was, "

@@ -90,6 +90,7 @@ int run_program(int argc, char** argv) {
   add_secret(app, action);
   if (argc <= 1) return finish(print(app.help()));
   if (const Status status = choose_instruction_set(); !status) return finish(status);
+  if (const Status status = refuse_foreign(app, {argv + 1, argv + argc}); !status) return finish(status);
   try {
     app.parse(arguments_of(argc, argv));
   } catch (const CLI::ParseError& error) {

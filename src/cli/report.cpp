@@ -30,6 +30,12 @@ nlohmann::json acceptance_length(const Request& request, const Answer& answer) {
   return static_cast<double>(tokens - 1) / static_cast<double>(verifications - 1);
 }
 
+// Whether plain decoding gave the rest of an answer that another method began.
+bool ended_plainly(const Request& request, const AutoTrial& trial) {
+  return trial.purpose() == AutoTrial::Purpose::kChoose && request.stats.drafted > 0 && trial.plain_rate() > 0 &&
+         trial.prefers_plain();
+}
+
 // A line, if speculation did not pay: both figures, and what was done about it. Else empty.
 std::string warning(const Session& session, const Request& request, const AutoTrial& trial) {
   const std::string both = fmt::format("{} tok/s with {}, {} with plain decoding", speed(trial.speculative_rate()),
@@ -40,7 +46,8 @@ std::string warning(const Session& session, const Request& request, const AutoTr
     return std::string("\nspeculation gains nothing here, no guess entered the pipeline") +
            (session.cuts().size() == 1 ? " (one stage leaves nothing to fill; --stages splits the model): " : ": ") +
            both;
-  return trial.prefers_plain() ? "\nspeculation does not pay here: " + both + ", which was used for the rest" : "";
+  return ended_plainly(request, trial) ? "\nspeculation does not pay here: " + both + ", which was used for the rest"
+                                       : "";
 }
 
 }  // namespace
@@ -97,6 +104,7 @@ std::string summary(const Session& session, const Engine& engine, const Answer& 
   std::string text = speed(rate) + " tok/s";
   if (session.options().simulated()) text += " (simulated)";
   text += method == "ar" ? ", plain decoding" : " by " + method;
+  if (answer.trial && ended_plainly(request, *answer.trial)) text += " and plain decoding";
   if (is_lossy(session.options().request.sampling.rule)) text += ", lossy";
   if (plain > 0) text += fmt::format(", {:.2f} x plain ({})", rate / plain, speed(plain));
   text += ".";

@@ -60,10 +60,18 @@ Status run(const CLI::App& command, RunOptions options) {
   messages.push_back({"user", prompt});
   SLUICE_TRY(auto tokens, session.encode(messages));
   SLUICE_TRY(const auto engine, session.make_engine());
-  SLUICE_TRY(const Answer done,
-             answer(session, *engine, session.spec(std::move(tokens)),
-                    {.emit = [&](const std::string& text) { return options.json || print(text).has_value(); },
-                     .interrupted = interrupted}));
+  bool begun = false;
+  const auto emit = [&](const std::string& text) {
+    begun = !options.json;
+    return options.json || print(text).has_value();
+  };
+  const auto answered =
+      answer(session, *engine, session.spec(std::move(tokens)), {.emit = emit, .interrupted = interrupted});
+  if (!answered) {
+    if (begun) static_cast<void>(print("\n"));  // the error stands in a line of its own
+    return tl::unexpected<Error>(answered.error());
+  }
+  const Answer& done = *answered;
   if (options.json) {
     SLUICE_TRY_STATUS(
         print(to_json(session, *engine, done).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"));

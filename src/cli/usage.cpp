@@ -1,19 +1,29 @@
 #include "cli/usage.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "cli/meant.h"
 #include "cli/values.h"
 
 namespace sluice {
 
 namespace {
 
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
+  for (const CLI::App* command : commands_of(app)) names.push_back(command->get_name());
   return names;
+}
+
+std::string no_option(const CLI::App& command, const std::string& option) {
+  const std::string meant = meant_by(command, option);
+  return "there is no option " + option + (meant.empty() ? "" : ": " + meant);
 }
 
 // What no option or argument wanted.
@@ -21,14 +31,21 @@ std::string explain_extra(const CLI::App& app, const CLI::App* command) {
   const auto extras = app.remaining(/*recurse=*/true);
   const std::string extra = extras.empty() ? "" : extras.front();
   if (command == nullptr && !extra.starts_with("-"))
-    return "there is no command '" + extra + "', only " + alternatives(command_names(app));
-  if (extra.starts_with("-"))
-    return "there is no option " + extra +
-           (command != nullptr && !app.remaining().empty() ? " before the command" : "");
+    return "there is no command '" + extra + "', only " + alternatives(command_names(app)) +
+           (extra.find(' ') == std::string::npos ? "" : ": a prompt is answered by sluice run");
+  if (extra.starts_with("-")) {
+    if (command != nullptr && !app.remaining().empty()) return "there is no option " + extra + " before the command";
+    return no_option(command == nullptr ? app : *command, extra);
+  }
   if (command->get_name() == "run")
-    return "'" + extra +
-           "' is one argument too many: put the whole prompt in quotes, as in sluice run \"Why is it so?\"";
+    return "'" + extra + "' is one argument too many, after the prompt '" +
+           command->get_option("prompt")->as<std::string>() +
+           "': put the whole prompt in quotes, as in sluice run \"Why is it so?\"";
   return "'" + extra + "' is one argument too many";
+}
+
+std::string see_help(const CLI::App* command) {
+  return "; see sluice " + (command != nullptr ? command->get_name() + " " : "") + "--help";
 }
 
 std::string explain_mismatch(const std::string& message) {
@@ -59,8 +76,16 @@ std::string explain_what(const CLI::App& app, const CLI::App* command, const CLI
 Error explain(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
   const CLI::App* command = chosen.empty() ? nullptr : chosen.front();
-  return {ErrorKind::kInput, explain_what(app, command, error) + "; see sluice " +
-                                 (command != nullptr ? command->get_name() + " " : "") + "--help"};
+  return {ErrorKind::kInput, explain_what(app, command, error) + see_help(command)};
+}
+
+Status refuse_foreign(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto foreign = std::find_if(arguments.begin(), std::find(arguments.begin(), arguments.end(), "--"),
+                                    looks_like_a_letter_and_its_value);
+  for (const CLI::App* command : commands_of(app))
+    if (foreign != arguments.end() && *foreign != "--" && command->get_name() == arguments.front())
+      return input_error(no_option(*command, *foreign) + see_help(command));
+  return {};
 }
 
 }  // namespace sluice

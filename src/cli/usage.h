@@ -2,6 +2,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -9,5 +11,8 @@ namespace sluice {
 
 // `app` has just thrown `error`.
 Error explain(const CLI::App& app, const CLI::ParseError& error);
+
+// Refuses options of llama.cpp that would be read as one letter and its value, -ngl as -n gl. `arguments` as typed.
+Status refuse_foreign(const CLI::App& app, const std::vector<std::string>& arguments);
 
 }  // namespace sluice

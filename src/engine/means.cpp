@@ -30,8 +30,8 @@ Result<std::vector<SourceSlot>> sources_of(const MethodTraits& method, Rule rule
 Status MeansAtHand::check_head(const ActiveMethod& method) const {
   const auto& wanted = method.traits.head;
   if (!wanted || head_ == wanted) return {};
-  const std::string wants =
-      "--method " + std::string(method.name) + " needs a trained head of kind " + sluice::name(*wanted);
+  const std::string wants = "--method " + std::string(method.name) + " needs a trained head of kind " +
+                            sluice::name(*wanted) + (*wanted == HeadKind::kSpd ? ", made for as many stages" : "");
   return input_error(wants + (head_ ? std::string("; --head gives one of kind ") + sluice::name(*head_)
                                     : ": give it with --head FILE"));
 }

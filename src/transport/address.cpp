@@ -18,7 +18,8 @@ bool is_name(const std::string& text) {
   if (text.empty() || text.size() > 255) return false;
   for (const char c : text)
     if (c <= ' ' || c > '~' || c == '/' || c == '[' || c == ']' || c == '@') return false;
-  return true;
+  return text.find_first_not_of("0123456789") !=
+         std::string::npos;  // a port alone, which resolvers take for an address
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ void SocketConnection::write() {
   if (output_.empty()) return wrote();
   stream_->write(asio::buffer(output_), [self = shared_from_this()](error_code error, size_t) {
     if (self->state_ == State::kEnded) return;
-    if (error) return self->end("the connection broke (" + error.message() + ")");
+    if (error) return self->end("the connection broke (" + error.message() + "): is it still up?");
     self->write();
   });
 }
@@ -139,7 +139,7 @@ void SocketConnection::read() {
     if (error && self->state_ == State::kGreeting && self->side_ == Side::kClient)
       return self->end("it ended the connection at once: is it a sluice of this release, with the same --secret?");
     if (error == asio::error::eof) return self->end("it ended the connection");
-    if (error) return self->end("the connection broke (" + error.message() + ")");
+    if (error) return self->end("the connection broke (" + error.message() + "): is it still up?");
     self->take(n);
     self->read();
   });

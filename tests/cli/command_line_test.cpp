@@ -18,7 +18,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 TEST(CommandLine, HelpOfEveryCommandShowsExamples) {
-  for (const char* command : {"run", "chat", "demo", "bench", "plan", "inspect", "secret"}) {
+  for (const char* command : {"run", "chat", "demo", "bench", "plan", "inspect", "stage", "secret"}) {
     const Ran ran = run_program({command, "--help"});
     EXPECT_EQ(ran.status, 0) << command;
     EXPECT_NE(ran.out.find("Examples"), std::string::npos) << command;
@@ -103,8 +103,37 @@ TEST(CommandLine, NamesWhatItDoesNotKnow) {
   EXPECT_TRUE(fails(run_program({"inspect", "a.gguf", "b.gguf"}), 2, {"'b.gguf'"}));
 }
 
+TEST(CommandLine, NamesTheOptionThatIsNearest) {
+  const std::vector<std::pair<const char*, const char*>> all = {
+      {"--metod", "--method"},         {"--max-token", "--max-tokens"}, {"--temperature=1", "--temp"},
+      {"--stage", "--stages"},         {"--systen", "--system"},        {"--exectuor", "--executor"},
+      {"--ignore_eos", "--ignore-eos"}};
+  for (const auto& [typed, meant] : all)
+    EXPECT_TRUE(fails(run_program({"run", typed, "1"}), 2,
+                      {std::string("no option ") + typed + ": perhaps " + meant + "; see sluice run --help"}));
+  for (const char* far : {"--server", "--xyz", "--a", "--flash-attn", "-x"})
+    EXPECT_TRUE(fails(run_program({"run", far}), 2, {std::string("no option ") + far + "; see sluice run --help"}));
+  EXPECT_TRUE(fails(run_program({"demo", "--metod"}), 2, {"no option --metod; see"})) << "it has no such option";
+}
+
+TEST(CommandLine, KnowsWhatLlamaCppCallsThem) {
+  const std::vector<std::pair<const char*, const char*>> all = {
+      {"-p", "in quotes"},         {"-f", "- < FILE"},      {"-ngl", "processors only"},   {"-t", "--threads"},
+      {"--ctx-size", "--context"}, {"-md", "--draft"},      {"--predict", "--max-tokens"}, {"--rpc", "--hosts"},
+      {"-ts", "--cuts"},           {"-cnv", "sluice chat"}, {"-sys", "--system"},          {"-s", "--seed"}};
+  for (const auto& [theirs, ours] : all)
+    EXPECT_TRUE(fails(run_program({"run", "hello", theirs, "1"}), 2,
+                      {std::string("no option ") + theirs + ": ", ours, "see sluice run --help"}));
+  EXPECT_TRUE(fails(run_program({"demo", "-t", "1"}), 2, {"no option -t; see"})) << "it has no threads";
+  EXPECT_EQ(run_program({"run", "-m", small_model(), "-n", "1", "--", "-ngl"}).status, 0) << "a prompt";
+}
+
+TEST(CommandLine, SaysWhereAPromptWithoutACommandBelongs) {
+  EXPECT_TRUE(fails(run_program({"Why is it so?"}), 2, {"'Why is it so?'", "sluice run"}));
+}
+
 TEST(CommandLine, AsksForQuotesAroundAPromptOfSeveralWords) {
-  EXPECT_TRUE(fails(run_program({"run", "Why", "is", "it", "so?"}), 2, {"'is'", "quotes"}));
+  EXPECT_TRUE(fails(run_program({"run", "Why", "is", "it", "so?"}), 2, {"'is'", "after the prompt 'Why'", "quotes"}));
 }
 
 struct Refused {
