@@ -30,6 +30,7 @@ Result<std::string> read_prompt(const std::string& given) {
     SLUICE_TRY(text, read_all(std::cin));
     if (interrupted()) return interrupted_error();
   }
+  if (text.empty() && given == "-") return input_error("the prompt is empty: nothing came from standard input");
   if (text.empty()) return input_error("the prompt is empty: give a text, or leave the argument out for an example");
   return text;
 }

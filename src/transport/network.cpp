@@ -260,7 +260,7 @@ Result<Tcp::acceptor> open_acceptor(asio::io_context& io, const HostAddress& at,
     return runtime_error(name + ": the name is not known (" + error.message() + "): give an address of this host");
   const Tcp::endpoint endpoint = found.begin()->endpoint();
   if (!beyond_loopback && !is_loopback(endpoint.address()))
-    return runtime_error(name + ": other machines need a secret: sluice secret FILE makes one; give it by --secret");
+    return input_error(name + ": other machines need a secret: sluice secret FILE makes one; give it by --secret");
   Tcp::acceptor acceptor(io);
   acceptor.open(endpoint.protocol(), error);
   if (!error) acceptor.set_option(Tcp::acceptor::reuse_address(true), error);

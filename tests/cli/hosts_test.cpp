@@ -218,6 +218,7 @@ TEST(Hosts, OptionsThatContradictThemAreNamed) {
   EXPECT_TRUE(fails(run({"--hosts", "a:b"}), 2, {"a:b", "HOST:PORT"}));
   EXPECT_TRUE(fails(run({"--executor", "hosts"}), 2, {"--hosts"}));
   EXPECT_TRUE(fails(run({"--secret", "x"}), 2, {"--secret", "--hosts"}));
+  EXPECT_TRUE(fails(run_program({"stage", "--listen", "0.0.0.0:0"}), 2, {"--listen 0.0.0.0:0", "need a secret"}));
   EXPECT_TRUE(fails(run({"--hosts", "a:1,b:1,c:1,d:1,e:1"}), 2, {"4 layers"}));
 }
 
@@ -242,6 +243,7 @@ class Losing : public testing::Test {
     EXPECT_EQ(ran.status, 1);
     EXPECT_NE(ran.err.find("sluice: host " + lost.address + ": "), std::string::npos) << ran.err;
     EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+    EXPECT_TRUE(ran.out.ends_with("\n")) << "the error would stand behind the text";
   }
 
   StageProcess a_, b_;

@@ -147,7 +147,7 @@ TEST(Run, APromptCannotWriteTheTemplatesControlTokens) {
 TEST(Run, RefusesPromptsThatCannotBeAnswered) {
   EXPECT_TRUE(fails(run_program(run_with({""})), 2, {"prompt is empty"}));
   EXPECT_TRUE(fails(run_program(run_with({"", "--raw"})), 2, {"prompt is empty"}));
-  EXPECT_TRUE(fails(run_program(run_with({"-"})), 2, {"prompt is empty"}));
+  EXPECT_TRUE(fails(run_program(run_with({"-"})), 2, {"prompt is empty", "standard input"}));
   EXPECT_TRUE(fails(run_program(run_with({"ab\xff"})), 2, {"prompt", "UTF-8", "byte 3"}));
   EXPECT_TRUE(fails(run_program(run_with({"-"}), {.input = "\xc3"}), 2, {"prompt", "UTF-8", "byte 1"}));
   EXPECT_TRUE(fails(run_program(run_with({"--system", "\xff", "hello"})), 2, {"system message", "UTF-8"}));
