@@ -62,8 +62,9 @@ Result<double> number(const nlohmann::json& j, double low, double high, const st
 
 // Misspelt keys would be taken for ones that are not there.
 Status check_keys(const nlohmann::json& j, std::initializer_list<const char*> known, const std::string& where) {
-  for (const auto& [key, value] : j.items()) {
-    if (std::any_of(known.begin(), known.end(), [&key](const char* k) { return key == k; })) continue;
+  for (const auto& item : j.items()) {
+    const std::string& key = item.key();
+    if (std::any_of(known.begin(), known.end(), [&](const char* k) { return key == k; })) continue;
     std::string names;
     for (const char* k : known) names += (names.empty() ? "" : ", ") + std::string(k);
     return input_error(where + ": there is no key \"" + key + "\"; there are " + names);

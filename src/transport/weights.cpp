@@ -29,7 +29,7 @@ std::vector<fs::path> files_in(const std::string& folder, const fs::path& name) 
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
     if (at->path().extension() == ".gguf") files.push_back(at->path());
   std::ranges::sort(files);
-  std::ranges::stable_partition(files, [&](const fs::path& file) { return file.filename() == name; });
+  std::stable_partition(files.begin(), files.end(), [&](const fs::path& file) { return file.filename() == name; });
   return files;
 }
 
