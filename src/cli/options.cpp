@@ -1,10 +1,13 @@
 #include "cli/options.h"
 
+#include <memory>
+
 #include "cli/help.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "method/methods.h"
 #include "method/option_table.h"
+#include "session/hosts_file.h"
 #include "session/installation.h"
 #include "session/policy.h"
 
@@ -154,23 +157,27 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
 
 namespace {
 
-CLI::Validator host_list() {
-  return {[](const std::string& text) {
-            const auto hosts = parse_hosts(text);
-            return hosts ? std::string() : hosts.error().message;
+// What is read while it is checked is taken afterwards.
+CLI::Validator host_list(std::shared_ptr<HostsFile> hosts) {
+  return {[hosts = std::move(hosts)](const std::string& text) {
+            auto read = hosts_of(text);
+            if (read) *hosts = std::move(*read);
+            return read ? std::string() : read.error().message;
           },
           ""};
 }
 
 }  // namespace
 
+// Options are taken in the order in which they are added: --secret and --patience go before what the file says.
 void add_hosts_options(CLI::App& command, SessionOptions& options, CLI::Option& stages) {
+  const auto hosts = std::make_shared<HostsFile>();
   command
       .add_option_function<std::string>(
-          "--hosts", [&options](const std::string& text) { options.hosts = *parse_hosts(text); },
+          "--hosts", [hosts, &options](const std::string&) { take_hosts(*hosts, options); },
           "Other processes that hold the target's stages, one each, in this order: where sluice stage listens, as in "
-          "a:7001,b:7001; draft models and heads stay here")
-      ->check(host_list())
+          "a:7001,b:7001, or a file that says so, as in hosts.toml (docs/hosts.md); draft models and heads stay here")
+      ->check(host_list(hosts))
       ->excludes(&stages);
   add_secret_options(command, options.secret, options.patience);
 }

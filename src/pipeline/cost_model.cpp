@@ -61,7 +61,7 @@ Link CostModel::direct(StageId stage) const {
 }
 
 std::vector<LayerRange> balanced_cuts(const std::vector<double>& layer_cost, double embedding, double head,
-                                      int32_t n_stages) {
+                                      int32_t n_stages, const Fits& fits) {
   const int32_t n = static_cast<int32_t>(layer_cost.size());
   SLUICE_CHECK(n_stages >= 1 && n_stages <= n, "as many stages as layers at most");
   std::vector<double> prefix(layer_cost.size() + 1, 0.0);
@@ -78,8 +78,9 @@ std::vector<LayerRange> balanced_cuts(const std::vector<double>& layer_cost, dou
     for (int32_t i = s; i <= n - (n_stages - s); ++i)
       for (int32_t j = s - 1; j < i; ++j) {
         const double dearest = std::max(best[s - 1][j], cost(j, i));
-        if (dearest < best[s][i]) best[s][i] = dearest, from[s][i] = j;
+        if (dearest < best[s][i] && (!fits || fits(StageId(s - 1), {j, i}))) best[s][i] = dearest, from[s][i] = j;
       }
+  if (best[n_stages][n] == kNever) return {};
   std::vector<LayerRange> ranges(n_stages);
   for (int32_t s = n_stages, last = n; s >= 1; --s) {
     ranges[s - 1] = {from[s][last], last};

@@ -44,7 +44,7 @@ class Assembler {
 
   Status add_remote_target(PipelineOptions options) {
     options.threads = parts_.host_threads;
-    RemotePlan plan{.hosts = parts_.hosts,
+    RemotePlan plan{.hosts = {},
                     .secret = parts_.secret,
                     .patience = parts_.patience,
                     .recipes = recipes_for(*parts_.model, options),
@@ -54,9 +54,14 @@ class Assembler {
                     .cuts = parts_.cuts,
                     .alike = foreign_product(*parts_.model)};
     SLUICE_TRY(const Sha256 identity, parts_.model->identity());
-    for (StageRecipe& recipe : plan.recipes)
+    for (size_t s = 0; s < plan.recipes.size(); ++s) {
+      const HostOptions& host = parts_.hosts[s];
+      StageRecipe& recipe = plan.recipes[s];
       recipe.files = {
           .path = std::filesystem::absolute(recipe.files.path).string(), .target = {}, .identity = identity};
+      if (host.threads > 0) recipe.options.threads = host.threads;
+      plan.hosts.push_back(host.address);
+    }
     if (parts_.head != nullptr) {
       StageRecipe head = recipe_for(*parts_.head, options, parts_.head_guesses);
       head.options.max_rows = options.max_rows;

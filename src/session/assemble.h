@@ -23,7 +23,7 @@ struct Parts {
   const HeadFile* head = nullptr;        // may be none
   std::vector<LayerRange> cuts;          // of the model
   ExecutorKind executor = ExecutorKind::kThreads;
-  std::vector<HostAddress> hosts;  // of the model's stages; empty: they are in this process
+  std::vector<HostOptions> hosts;  // of the model's stages; empty: they are in this process
   std::optional<Secret> secret;    // for them
   double patience = 5.0;           // seconds that a silent host is given
   int32_t host_threads = 0;        // a stage there; 0: as the host likes

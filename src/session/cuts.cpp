@@ -1,29 +1,107 @@
 #include "session/cuts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "pipeline/cost_model.h"
+#include "pipeline/stage_memory.h"
+#include "session/memory_need.h"
 
 namespace sluice {
+
+namespace {
+
+// Whether stages fit into the memory that their hosts are to give. Without such limits: whatever fits.
+class HostRoom {
+ public:
+  HostRoom(const ModelFile& model, const SessionOptions& options) : model_(model), options_(options) {
+    if (!limited()) return;
+    const int32_t n = model.hparams().n_layers;
+    for (int32_t l = 0; l < n; ++l) up_to_.push_back(up_to_.back() + bytes({l, l + 1}, false, false));
+    embedding_ = bytes({0, 0}, true, false);
+    head_ = bytes({n, n}, false, true);
+  }
+  bool limited() const {
+    return std::ranges::any_of(options_.hosts, [](const HostOptions& host) { return host.memory > 0; });
+  }
+  Fits fits() const {
+    if (!limited()) return {};
+    return [this](StageId stage, LayerRange range) {
+      const double gib = options_.hosts[static_cast<size_t>(stage.value)].memory;
+      return gib == 0 || static_cast<double>(bytes_of(range)) <= gib * kGib;
+    };
+  }
+  tl::unexpected<Error> too_little() const {
+    const LayerRange all{0, model_.hparams().n_layers};
+    const auto tenths = std::lround(static_cast<double>(bytes_of(all)) / kGib * 10);
+    return input_error("--hosts: the memory that its hosts may give is too little for their parts of " +
+                       model_.hparams().name + ", " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
+                       " GiB in all: raise memory, name more hosts, or give a smaller --context");
+  }
+
+ private:
+  static constexpr double kGib = 1 << 30;
+
+  int64_t bytes(LayerRange range, bool with_embedding, bool with_head) const {
+    const auto cells = cells_of_request(options_.context, options_.stages, options_.request.method_options);
+    return bytes_of_stage({.options = {.range = range,
+                                       .with_embedding = with_embedding,
+                                       .with_head = with_head,
+                                       .kv = options_.kv,
+                                       .n_cells = static_cast<int32_t>(cells)}},
+                          model_);
+  }
+  int64_t bytes_of(LayerRange range) const {
+    const bool first = range.first == 0, last = range.last == model_.hparams().n_layers;
+    return up_to_[static_cast<size_t>(range.last)] - up_to_[static_cast<size_t>(range.first)] +
+           (first ? embedding_ : 0) + (last && !(first && model_.tied_head()) ? head_ : 0);
+  }
+
+  const ModelFile& model_;
+  const SessionOptions& options_;
+  std::vector<int64_t> up_to_ = {0};  // bytes of all layers before
+  int64_t embedding_ = 0, head_ = 0;
+};
+
+// As a file of hosts says how many layers each takes.
+Result<std::vector<LayerRange>> cuts_of_hosts(const std::vector<HostOptions>& hosts, int32_t n_layers) {
+  std::vector<LayerRange> cuts;
+  int32_t first = 0;
+  for (const HostOptions& host : hosts) {
+    cuts.push_back({first, first + host.layers});
+    first += host.layers;
+  }
+  if (first == n_layers) return cuts;
+  return input_error("--hosts: its hosts take " + std::to_string(first) + " layers, and the model has " +
+                     std::to_string(n_layers) + ": change their layers, or leave them out");
+}
+
+}  // namespace
 
 Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const SessionOptions& options,
                                             const std::optional<Profile>& profile) {
   const int32_t n_layers = model.hparams().n_layers;
   const size_t n_stages = options.cuts.empty() ? static_cast<size_t>(options.stages) : options.cuts.size() + 1;
   if (profile) SLUICE_TRY_STATUS(profile->check_stages(n_stages));
+  if (options.hosts_say_layers()) return cuts_of_hosts(options.hosts, n_layers);
   if (!options.cuts.empty()) return explicit_cuts(options.cuts, n_layers);
   if (options.stages > n_layers)
     return input_error("--stages " + std::to_string(options.stages) + ": the model has only " +
                        std::to_string(n_layers) + " layers; give --stages " + std::to_string(n_layers) + " at most");
+  // At width 1 a stage reads its weights once: bytes are time. The embedding reads one row.
   std::vector<double> layers(static_cast<size_t>(n_layers));
+  for (int32_t l = 0; l < n_layers; ++l) layers[static_cast<size_t>(l)] = static_cast<double>(model.layer_bytes(l));
+  double embedding = 0, head = static_cast<double>(model.head_bytes());
   if (profile && profile->per_layer()) {
     std::fill(layers.begin(), layers.end(), profile->layer.at(1));
-    return balanced_cuts(layers, profile->embedding.at(1), profile->head.at(1), options.stages);
+    embedding = profile->embedding.at(1);
+    head = profile->head.at(1);
   }
-  // At width 1 a stage reads its weights once: bytes are time. The embedding reads one row.
-  for (int32_t l = 0; l < n_layers; ++l) layers[static_cast<size_t>(l)] = static_cast<double>(model.layer_bytes(l));
-  return balanced_cuts(layers, 0.0, static_cast<double>(model.head_bytes()), options.stages);
+  const HostRoom room(model, options);
+  auto cuts = balanced_cuts(layers, embedding, head, options.stages, room.fits());
+  if (cuts.empty()) return room.too_little();
+  return cuts;
 }
 
 }  // namespace sluice

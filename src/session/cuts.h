@@ -13,7 +13,8 @@
 namespace sluice {
 
 // The layers of each stage: as --cuts says, or else as balanced as can be by what the profile says that layers take, or
-// by the bytes that they read. Errors name --stages or --cuts, and what would be right.
+// by the bytes that they read, within what hosts are to give. Errors name --stages, --cuts or --hosts, and what would
+// be right.
 Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const SessionOptions& options,
                                             const std::optional<Profile>& profile);
 

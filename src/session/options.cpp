@@ -27,6 +27,8 @@ Status check_hosts(const SessionOptions& options) {
   }
   if (options.simulated())
     return input_error("--hosts are real and --executor virtual is simulated: leave one of them out");
+  if (options.hosts_say_layers() && !options.cuts.empty())
+    return input_error("--cuts and the layers of the hosts in the file of --hosts say the same: leave one of them out");
   const size_t stages = options.hosts.size();
   if (!options.cuts.empty() && options.cuts.size() + 1 != stages)
     return input_error("--cuts makes " + std::to_string(options.cuts.size() + 1) + " stages, and --hosts names " +

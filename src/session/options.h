@@ -31,6 +31,14 @@ inline constexpr const char* kAutoMethod = "auto";  // the best that the files a
 
 inline constexpr const char* kAutoDraft = "auto";  // a smaller model of the target's vocabulary, if one was downloaded
 
+// A host that holds a stage of the target (sluice stage), and what it is given.
+struct HostOptions {
+  HostAddress address;
+  int32_t layers = 0;   // 0: as shared out; of all hosts or of none
+  int32_t threads = 0;  // 0: as SessionOptions::threads says
+  double memory = 0;    // GiB that the stage may take; 0: what its host gives
+};
+
 struct SessionOptions {
   std::string model;                // a GGUF file or a name (model/hub.h); empty: the default model
   std::vector<std::string> drafts;  // files or names, the smallest model first; kAutoDraft: one of the cache
@@ -41,7 +49,7 @@ struct SessionOptions {
   int32_t stages = 1;
   std::vector<int32_t> cuts;  // first layers of the second, third, … stage; empty: as balanced as can be
   ExecutorKind executor = ExecutorKind::kThreads;
-  std::vector<HostAddress> hosts;  // of the target's stages, one each (sluice stage); empty: they are in this process
+  std::vector<HostOptions> hosts;  // of the target's stages, one each; empty: they are in this process
   std::string secret;              // a file; without one the hosts are this machine
   double patience = 5.0;           // seconds that a silent host is given
   std::string profile;             // empty: `uniform` when simulated, else not paced
@@ -58,6 +66,7 @@ struct SessionOptions {
   RequestSpec request = {.method = kAutoMethod};
 
   bool stages_asked_for() const { return stages != 1 || !cuts.empty() || !hosts.empty(); }
+  bool hosts_say_layers() const { return !hosts.empty() && hosts.front().layers > 0; }
   bool simulated() const { return executor == ExecutorKind::kVirtual; }
   bool lazy() const { return compute == Compute::kLazy; }
   bool same_tokens() const { return request.sampling.rule == Rule::kMatch; }  // whatever the method

@@ -70,6 +70,9 @@ Status Session::take_hosts() {
   if (options_.hosts.empty()) return {};
   options_.executor = ExecutorKind::kHosts;
   options_.stages = static_cast<int32_t>(options_.hosts.size());
+  if (options_.hosts_say_layers())
+    for (int32_t cut = 0; options_.cuts.size() + 1 < options_.hosts.size();)
+      options_.cuts.push_back(cut += options_.hosts[options_.cuts.size()].layers);
   if (options_.secret.empty()) return {};
   return Secret::load(options_.secret).map([this](const Secret& secret) { secret_ = secret; });
 }

@@ -29,6 +29,8 @@ std::string HostAddress::text() const {
   return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
+std::string HostAddress::for_people() const { return name.empty() ? text() : name + " (" + text() + ")"; }
+
 Result<HostAddress> HostAddress::parse(const std::string& text) {
   HostAddress address;
   const bool bracketed = text.starts_with('[');

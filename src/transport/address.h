@@ -14,8 +14,10 @@ struct HostAddress {
 
   std::string host;  // a name, or an address
   uint16_t port = kPort;
+  std::string name = {};  // for people; may be empty
 
-  std::string text() const;  // HOST:PORT, [ADDRESS]:PORT for IPv6
+  std::string text() const;        // HOST:PORT, [ADDRESS]:PORT for IPv6
+  std::string for_people() const;  // the same, with the name before it if there is one
   bool operator==(const HostAddress&) const = default;
 
   // HOST, HOST:PORT or [ADDRESS]:PORT. Errors (kInput) say what would be right.

@@ -36,7 +36,7 @@ bool is_loopback(const asio::ip::address& address) {
   return address.is_loopback();
 }
 
-std::string host_name(const HostAddress& address) { return kHost + address.text(); }
+std::string host_name(const HostAddress& address) { return kHost + address.for_people(); }
 
 using Keep = std::function<void(const std::shared_ptr<SocketConnection>&)>;
 

@@ -222,6 +222,41 @@ TEST(Hosts, OptionsThatContradictThemAreNamed) {
   EXPECT_TRUE(fails(run({"--hosts", "a:1,b:1,c:1,d:1,e:1"}), 2, {"4 layers"}));
 }
 
+// The hosts of a file, which is written to the tests' folder.
+Arguments of_file(const std::string& name, const std::string& text) { return {"--hosts", write_file(name, text)}; }
+
+std::string host_table(const StageProcess& stage, const std::string& more = "") {
+  return "[[host]]\naddress = \"" + stage.address + "\"\n" + more;
+}
+
+TEST(Hosts, AFileNamesThemAndSaysWhatTheyAreGiven) {
+  const std::string secret = temp_path("file-of-hosts.secret");
+  fs::remove(secret);
+  ASSERT_EQ(run_program({"secret", secret}).status, 0);
+  const StageProcess a({"--secret", secret}), b({"--secret", secret});
+  const std::string head = "secret = \"file-of-hosts.secret\"\n";
+  const json plain = answer({"--method", "ar"});
+  EXPECT_EQ(answer(of_file("two.toml", head + host_table(a) + host_table(b)))["tokens"], plain["tokens"]);
+  const json cut = answer(of_file("cut.toml", head + host_table(a, "layers = 1\n") + host_table(b, "layers = 3\n")));
+  EXPECT_EQ(cut["tokens"], plain["tokens"]);
+  EXPECT_EQ(cut["stages"], 2);
+}
+
+TEST(Hosts, MistakesInTheirFileAreNamed) {
+  const StageProcess a, b;
+  EXPECT_TRUE(fails(run(of_file("wrong.toml", "[[host]]\naddress = \"a:b\"\n")), 2, {"wrong.toml:2", "HOST:PORT"}));
+  EXPECT_TRUE(fails(run({"--hosts", "nowhere/hosts.toml"}), 2, {"nowhere/hosts.toml", "docs/hosts.md"}));
+  EXPECT_TRUE(fails(run(of_file("much.toml", host_table(a, "layers = 3\n") + host_table(b, "layers = 3\n"))), 2,
+                    {"6 layers", "has 4"}));
+  Arguments twice = of_file("twice.toml", host_table(a, "layers = 1\n") + host_table(b, "layers = 3\n"));
+  twice.insert(twice.end(), {"--cuts", "2"});
+  EXPECT_TRUE(fails(run(twice), 2, {"--cuts", "layers", "leave one"}));
+  EXPECT_TRUE(fails(run(of_file("small.toml", host_table(a, "memory = 0.00001\n") + host_table(b))), 2,
+                    {"--hosts", "memory", "GiB"}));
+  EXPECT_TRUE(fails(run(of_file("gone.toml", "[[host]]\nname = \"attic\"\naddress = \"127.0.0.1:1\"\n")), 1,
+                    {"host attic (127.0.0.1:1): ", "sluice stage"}));
+}
+
 // An answer that goes on for long, over two hosts.
 class Losing : public testing::Test {
  protected:
