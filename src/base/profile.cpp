@@ -100,6 +100,15 @@ Result<std::vector<Link>> parse_links(const nlohmann::json& j, size_t least, con
   return links;
 }
 
+Result<std::vector<double>> parse_speeds(const nlohmann::json& j, const std::string& where) {
+  if (!j.is_array() || j.empty()) return input_error(where + " must be a list of numbers, one for each stage");
+  std::vector<double> speeds;
+  for (size_t i = 0; i < j.size(); ++i) {
+    SLUICE_TRY(speeds.emplace_back(), number(j[i], 1e-3, 1e3, where + "[" + std::to_string(i) + "]"));
+  }
+  return speeds;
+}
+
 nlohmann::json link_json(const Link& link) {
   nlohmann::json j = {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
   if (link.jitter > 0) j["jitter"] = link.jitter;
@@ -177,7 +186,7 @@ Result<Profile> Profile::parse(const std::string& text, const std::string& where
   if (!j.is_object()) return input_error("profile " + where + " is not a JSON object" + where_it_breaks(text));
   SLUICE_TRY_STATUS(check_keys(j,
                                {"name", "description", "source", "stage", "layer", "head", "embedding", "draft",
-                                "prune_seconds", "link", "edges", "direct", "seed"},
+                                "prune_seconds", "link", "edges", "direct", "seed", "speeds", "draft_on"},
                                "profile " + where));
   Profile profile;
   profile.name = where;
@@ -221,6 +230,14 @@ Result<Profile> Profile::parse(const std::string& text, const std::string& where
     if (profile.direct.size() + 1 != profile.edges.size())
       return input_error("profile " + where + ": direct must have one link less than edges, one for each stage");
   }
+  if (j.contains("speeds")) {
+    SLUICE_TRY(profile.speeds, parse_speeds(j["speeds"], "profile " + where + ": speeds"));
+  }
+  if (j.contains("draft_on")) {
+    const bool is_stage = j["draft_on"].is_number_unsigned() && j["draft_on"].get<uint64_t>() < kMostRows;
+    if (!is_stage) return input_error("profile " + where + ": draft_on must be the number of a stage, from 0");
+    profile.draft_on = j["draft_on"].get<int32_t>();
+  }
   if (j.contains("seed")) {
     if (!j["seed"].is_number_unsigned())
       return input_error("profile " + where + ": seed must be a whole number from 0");
@@ -230,10 +247,17 @@ Result<Profile> Profile::parse(const std::string& text, const std::string& where
 }
 
 Status Profile::check_stages(size_t n_stages) const {
-  if (edges.empty() || edges.size() == n_stages + 1) return {};
-  const std::string listed = std::to_string(edges.size() - 1);
-  return input_error("profile " + name + " lists the edges of " + listed + " stages, not of " +
-                     std::to_string(n_stages) + ": give --stages " + listed);
+  const auto lists = [&](const char* what, size_t listed) -> Status {
+    if (listed == n_stages) return {};
+    return input_error("profile " + name + " lists the " + what + " of " + std::to_string(listed) + " stages, not of " +
+                       std::to_string(n_stages) + ": give --stages " + std::to_string(listed));
+  };
+  if (!edges.empty()) SLUICE_TRY_STATUS(lists("edges", edges.size() - 1));
+  if (!speeds.empty()) SLUICE_TRY_STATUS(lists("speeds", speeds.size()));
+  if (draft_on && static_cast<size_t>(*draft_on) >= n_stages)
+    return input_error("profile " + name + " has drafts run with stage " + std::to_string(*draft_on) +
+                       ": give --stages " + std::to_string(*draft_on + 1) + " or more");
+  return {};
 }
 
 Result<Profile> Profile::for_draft(size_t i, size_t n, int32_t n_stages) const {
@@ -244,8 +268,9 @@ Result<Profile> Profile::for_draft(size_t i, size_t n, int32_t n_stages) const {
   profile.link = link;
   profile.seed = seed;
   profile.stage = drafts[drafts.size() - std::min(n, drafts.size()) + (i < missing ? 0 : i - missing)];
-  for (auto& point : profile.stage.points) point.seconds /= n_stages;
-  profile.stage.step_add /= n_stages;
+  const double faster = n_stages * (draft_on ? speed(static_cast<size_t>(*draft_on)) : 1.0);
+  for (auto& point : profile.stage.points) point.seconds /= faster;
+  profile.stage.step_add /= faster;
   return profile;
 }
 
@@ -279,6 +304,8 @@ nlohmann::json Profile::to_json() const {
   j["link"] = link_json(link);
   for (const Link& edge : edges) j["edges"].push_back(link_json(edge));
   for (const Link& way : direct) j["direct"].push_back(link_json(way));
+  if (!speeds.empty()) j["speeds"] = speeds;
+  if (draft_on) j["draft_on"] = *draft_on;
   if (seed > 0) j["seed"] = seed;
   return j;
 }

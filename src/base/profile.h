@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct Profile {
   CostCurve stage;
   CostCurve layer, head, embedding;
   std::vector<CostCurve> drafts;  // a pass of each draft model, the smallest first
+  std::vector<double> speeds;     // of each stage's device, times that of the curves; empty: all 1
+  // The stage on whose device draft models and heads run too, one pass at a time; none: they have one of their own.
+  std::optional<int32_t> draft_on;
   double prune_seconds = 0;  // pruning after a verdict; overlapped with the transfer, so it never adds to a step here
   // Of the ways from stage to stage, from the last one to the coordinator, and from draft models to it. The coordinator
   // is beside the first stage.
@@ -54,6 +58,7 @@ struct Profile {
   uint64_t seed = 0;  // of the links' jitter
 
   bool per_layer() const { return stage.points.empty(); }
+  double speed(size_t stage) const { return speeds.empty() ? 1.0 : speeds[stage]; }
   // Whether it is for so many stages. The error names the profile and says for how many it is.
   Status check_stages(size_t n_stages) const;
   // What a pipeline of `n_stages` stages costs that runs draft model `i` of `n`. A profile with fewer draft models than

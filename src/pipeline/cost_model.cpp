@@ -27,11 +27,12 @@ Link shorter(const Link& a, const Link& b) { return b.latency < a.latency ? b : 
 
 double CostModel::stage_seconds(StageId stage, int32_t rows, int32_t head_rows) const {
   if (rows == 0) return 0.0;  // a batch that only carries updates
-  if (!profile_.per_layer()) return profile_.stage.at(rows);
+  const double speed = profile_.speed(static_cast<size_t>(stage.value));
+  if (!profile_.per_layer()) return profile_.stage.at(rows) / speed;
   const LayerRange range = cuts_[static_cast<size_t>(stage.value)];
   double seconds = range.count() * profile_.layer.at(rows);
   if (range.first == 0) seconds += profile_.embedding.at(rows);
-  return seconds + profile_.head.at(head_rows);
+  return (seconds + profile_.head.at(head_rows)) / speed;
 }
 
 double CostModel::step_seconds() const {
@@ -61,13 +62,15 @@ Link CostModel::direct(StageId stage) const {
 }
 
 std::vector<LayerRange> balanced_cuts(const std::vector<double>& layer_cost, double embedding, double head,
-                                      int32_t n_stages, const Fits& fits) {
+                                      int32_t n_stages, const Fits& fits, std::span<const double> speeds) {
   const int32_t n = static_cast<int32_t>(layer_cost.size());
   SLUICE_CHECK(n_stages >= 1 && n_stages <= n, "as many stages as layers at most");
+  SLUICE_CHECK(speeds.empty() || speeds.size() == static_cast<size_t>(n_stages), "a speed for each stage");
   std::vector<double> prefix(layer_cost.size() + 1, 0.0);
   for (int32_t i = 0; i < n; ++i) prefix[i + 1] = prefix[i] + layer_cost[i];
-  const auto cost = [&](int32_t first, int32_t last) {
-    return prefix[last] - prefix[first] + (first == 0 ? embedding : 0.0) + (last == n ? head : 0.0);
+  const auto cost = [&](int32_t s, int32_t first, int32_t last) {
+    const double work = prefix[last] - prefix[first] + (first == 0 ? embedding : 0.0) + (last == n ? head : 0.0);
+    return speeds.empty() ? work : work / speeds[static_cast<size_t>(s)];
   };
   // best[s][i]: the least cost of the dearest of s stages over the first i layers.
   const double kNever = std::numeric_limits<double>::infinity();
@@ -77,7 +80,7 @@ std::vector<LayerRange> balanced_cuts(const std::vector<double>& layer_cost, dou
   for (int32_t s = 1; s <= n_stages; ++s)
     for (int32_t i = s; i <= n - (n_stages - s); ++i)
       for (int32_t j = s - 1; j < i; ++j) {
-        const double dearest = std::max(best[s - 1][j], cost(j, i));
+        const double dearest = std::max(best[s - 1][j], cost(s - 1, j, i));
         if (dearest < best[s][i] && (!fits || fits(StageId(s - 1), {j, i}))) best[s][i] = dearest, from[s][i] = j;
       }
   if (best[n_stages][n] == kNever) return {};

@@ -48,10 +48,11 @@ class CostModel {
 
 // Cuts `n_layers` layers into `n_stages` ranges such that the dearest stage is as cheap as can be; the first stage pays
 // `embedding` besides, the last `head`. layer_cost: [n_layers], any unit. fits: whether a stage may have these layers;
-// if there are no cuts such that all may, there are none in the result. REQUIRES: 1 <= n_stages <= n_layers.
+// if there are no cuts such that all may, there are none in the result. speeds: [n_stages], of their devices; empty:
+// all alike. REQUIRES: 1 <= n_stages <= n_layers.
 using Fits = std::function<bool(StageId, LayerRange)>;
 std::vector<LayerRange> balanced_cuts(const std::vector<double>& layer_cost, double embedding, double head,
-                                      int32_t n_stages, const Fits& fits = {});
+                                      int32_t n_stages, const Fits& fits = {}, std::span<const double> speeds = {});
 
 // The stage that computes a layer's states, l from 1: of the neighbours of a cut the one before it.
 int32_t stage_of_layer(std::span<const LayerRange> cuts, int32_t layer);

@@ -50,6 +50,7 @@ struct Pipeline {
   std::unique_ptr<RemoteStages> remote;  // if they are elsewhere: instead of workers
   std::optional<CostModel> cost;
   bool is_head = false;  // what the target taps goes to its first worker, and then TapsArrived to the coordinator
+  std::optional<size_t> shares = {};  // the stage of the target on whose device it runs, a pass at a time
 };
 
 Exactness exactness_of(const Pipeline& target);

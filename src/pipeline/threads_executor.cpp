@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -34,6 +36,9 @@ class ThreadsExecutor final : public Executor {
       models_[m].pacing = std::move(pipelines[m].cost);
       models_[m].is_head = pipelines[m].is_head;
       models_[m].stages = std::vector<Stage>(pipelines[m].workers.size());
+      for (Stage& stage : models_[m].stages)
+        stage.device =
+            pipelines[m].shares ? models_.front().stages[*pipelines[m].shares].device : std::make_shared<Device>();
       models_[m].remote = std::move(pipelines[m].remote);
       has_remote_ |= models_[m].remote != nullptr;
     }
@@ -96,7 +101,28 @@ class ThreadsExecutor final : public Executor {
     double occupied = 0.0;  // seconds of the link to the stage
     uint16_t rows = 0;
   };
+  // What computes one pass at a time, in the order in which stages ask for it.
+  class Device {
+   public:
+    void lock() {
+      std::unique_lock lock(mutex_);
+      turn_.wait(lock, [this, mine = next_++] { return mine == now_; });
+    }
+    void unlock() {
+      {
+        const std::lock_guard lock(mutex_);
+        ++now_;
+      }
+      turn_.notify_all();
+    }
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable turn_;
+    uint64_t next_ = 0, now_ = 0;
+  };
   struct Stage {
+    std::shared_ptr<Device> device;
     DelayedQueue<std::variant<SentBatch, std::shared_ptr<const Taps>>> messages;
     std::mutex amendments_mutex;
     std::vector<TimedAmendment> amendments;
@@ -241,6 +267,7 @@ class ThreadsExecutor final : public Executor {
         continue;
       }
       auto& sent = std::get<SentBatch>(*message);
+      std::unique_lock turn(*model.stages[s].device);
       const auto begin = Clock::now();
       take_amendments(model.stages[s], worker);
       Worker::Done done = worker.process(std::move(sent.batch));
@@ -248,6 +275,7 @@ class ThreadsExecutor final : public Executor {
         std::this_thread::sleep_until(
             begin + seconds(model.pacing->stage_seconds(worker.stage(), done.rows_computed, done.head_rows)));
       const auto end = Clock::now();
+      turn.unlock();
       queues.set_now(end, std::chrono::duration<double>(begin - sent.arrival).count(), sent);
       route(std::move(done), model.id, worker.stage(), s + 1 == model.stages.size(), since_start(begin),
             since_start(end), queues);

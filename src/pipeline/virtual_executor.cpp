@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <set>
 #include <tuple>
 
@@ -30,7 +31,12 @@ class VirtualExecutor final : public Executor {
                                                 .is_head = pipeline.is_head,
                                                 .links = {*pipeline.cost, id, pipeline.workers.size()},
                                                 .stages = {}});
-      for (auto& worker : pipeline.workers) model.stages.push_back({std::move(worker), {}});
+      for (auto& worker : pipeline.workers) {
+        Device& device =
+            pipeline.shares ? *models_.front().stages[*pipeline.shares].device : devices_.emplace_back(Device{});
+        device.users.emplace_back(&model, model.stages.size());
+        model.stages.push_back({.worker = std::move(worker), .queue = {}, .device = &device});
+      }
     }
   }
 
@@ -86,10 +92,18 @@ class VirtualExecutor final : public Executor {
     double occupied = 0.0;  // seconds of the link to the stage
     uint16_t rows = 0;
   };
+  struct Model;
+  // What computes one pass at a time, of whichever stage's batch came first.
+  struct Device {
+    std::vector<std::pair<Model*, size_t>> users;  // stages of models
+    bool busy = false;
+  };
   struct Stage {
     Worker worker;
     std::deque<Arrived> queue;
-    bool busy = false, crashed = false;
+    Device* device;
+    bool crashed = false;
+    bool waits() const { return !queue.empty() && !crashed; }
   };
   struct Model {
     ModelId id;
@@ -176,7 +190,7 @@ class VirtualExecutor final : public Executor {
         std::make_shared<Arrived>(Arrived{std::move(batch), send(link, bytes), link.occupied(bytes), rows});
     plan(arrived->at, Order::kArrive, [this, &model, s, arrived] {
       model.stages[s].queue.push_back(std::move(*arrived));
-      plan(now_, Order::kStart, [this, &model, s] { start(model, s); });
+      plan(now_, Order::kStart, [this, &model, s] { start(*model.stages[s].device); });
     });
   }
 
@@ -187,10 +201,20 @@ class VirtualExecutor final : public Executor {
     Worker::Done done;
   };
 
+  void start(Device& device) {
+    if (device.busy) return;
+    const auto came = [](const auto& user) {
+      const Stage& stage = user.first->stages[user.second];
+      return stage.waits() ? stage.queue.front().at : std::numeric_limits<double>::infinity();
+    };
+    const auto& [model, s] = *std::ranges::min_element(device.users, {}, came);
+    if (!model->stages[s].waits()) return;
+    device.busy = true;
+    start(*model, s);
+  }
+
   void start(Model& model, size_t s) {
     Stage& stage = model.stages[s];
-    if (stage.busy || stage.crashed || stage.queue.empty()) return;
-    stage.busy = true;
     Arrived next = std::move(stage.queue.front());
     stage.queue.pop_front();
     const auto stay = std::make_shared<Stay>(Stay{.begin = now_,
@@ -250,17 +274,20 @@ class VirtualExecutor final : public Executor {
 
   void finish(Model& model, size_t s, Stay& stay) {
     Stage& stage = model.stages[s];
-    if (stage.crashed) return;
-    stage.busy = false;
-    SimulatedLinks links(*this, model, s, stay);
-    route(std::move(stay.done), model.id, stage.worker.stage(), s + 1 == model.stages.size(), stay.begin, now_, links);
-    plan(now_, Order::kStart, [this, &model, s] { start(model, s); });
+    stage.device->busy = false;
+    if (!stage.crashed) {
+      SimulatedLinks links(*this, model, s, stay);
+      route(std::move(stay.done), model.id, stage.worker.stage(), s + 1 == model.stages.size(), stay.begin, now_,
+            links);
+    }
+    plan(now_, Order::kStart, [this, &device = *stage.device] { start(device); });
   }
 
   Jitter jitter_;
   Faults faults_;
   Exactness exactness_;
   std::deque<Model> models_;
+  std::deque<Device> devices_;  // stay where they are
   std::set<Item> agenda_;
   std::deque<Event> events_;
   double now_ = 0.0;

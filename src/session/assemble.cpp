@@ -43,6 +43,10 @@ class Assembler {
   }
 
   Status add_remote_target(PipelineOptions options) {
+    if (parts_.profile && parts_.profile->draft_on)
+      return input_error("--profile " + parts_.profile->name +
+                         ": draft_on can't be kept to with --hosts, where drafts run beside the coordinator: leave it "
+                         "out, or give --stages");
     options.threads = parts_.host_threads;
     RemotePlan plan{.hosts = {},
                     .secret = parts_.secret,
@@ -98,6 +102,7 @@ class Assembler {
   Status add_draft_pipeline(Pipeline pipeline, const HyperParameters& hparams, size_t i, size_t n) {
     if (parts_.profile) {
       SLUICE_TRY(auto costs, parts_.profile->for_draft(i, n));
+      if (const auto& stage = parts_.profile->draft_on) pipeline.shares = static_cast<size_t>(*stage);
       pipeline.cost.emplace(std::move(costs), std::vector<LayerRange>{{0, hparams.n_layers}}, hparams.d_model);
     }
     pipelines_.push_back(std::move(pipeline));

@@ -98,8 +98,9 @@ Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const Sessio
     embedding = profile->embedding.at(1);
     head = profile->head.at(1);
   }
+  const std::vector<double> speeds = profile ? profile->speeds : std::vector<double>();
   const HostRoom room(model, options);
-  auto cuts = balanced_cuts(layers, embedding, head, options.stages, room.fits());
+  auto cuts = balanced_cuts(layers, embedding, head, options.stages, room.fits(), speeds);
   if (cuts.empty()) return room.too_little();
   return cuts;
 }

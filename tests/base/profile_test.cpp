@@ -106,6 +106,26 @@ Profile with_drafts(int n) {
   return profile;
 }
 
+TEST(Profile, SpeedsAndASharedDeviceAreOfStagesThatThereAre) {
+  const auto profile = Profile::parse(
+      R"({"stage": {"points": [[1, 1]]}, "draft": {"points": [[1, 0.5]]}, "speeds": [1, 0.25], "draft_on": 1})", "two");
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_TRUE(profile->check_stages(2));
+  EXPECT_EQ(profile->check_stages(3).error().message,
+            "profile two lists the speeds of 2 stages, not of 3: give --stages 2");
+  EXPECT_DOUBLE_EQ(profile->for_draft(0, 1)->stage.at(1), 2.0) << "it runs where stage 1 does";
+  const auto again = Profile::parse(profile->to_json().dump(), "again");
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->speeds, profile->speeds);
+  EXPECT_EQ(again->draft_on, profile->draft_on);
+
+  const auto shared = Profile::parse(R"({"stage": {"points": [[1, 1]]}, "draft_on": 2})", "three");
+  ASSERT_TRUE(shared) << shared.error().message;
+  EXPECT_TRUE(shared->check_stages(3));
+  EXPECT_EQ(shared->check_stages(2).error().message,
+            "profile three has drafts run with stage 2: give --stages 3 or more");
+}
+
 TEST(Profile, DraftModelsTakeTheirTimesTheLargestFirst) {
   const auto milliseconds = [](int in_profile, size_t i, size_t n) {
     return 1000.0 * with_drafts(in_profile).for_draft(i, n)->stage.at(1);
@@ -164,6 +184,9 @@ TEST(Profile, ErrorsNameTheFileAndTheField) {
       {R"({"stage": {"points": [[1, 1]]}, "edges": [{}, {}, {"bandwidth": -1}]})", "edges[2].bandwidth must be from"},
       {R"({"stage": {"points": [[1, 1]]}, "edges": [{}, {}], "direct": [{}, {}]})", "one link less than edges"},
       {R"({"stage": {"points": [[1, 1]]}, "direct": [{}]})", "one link less than edges"},
+      {R"({"stage": {"points": [[1, 1]]}, "speeds": []})", "speeds must be a list of numbers, one for each stage"},
+      {R"({"stage": {"points": [[1, 1]]}, "speeds": [1, 0]})", "speeds[1] must be from"},
+      {R"({"stage": {"points": [[1, 1]]}, "draft_on": -1})", "draft_on must be the number of a stage"},
       {R"({"stage": {"points": [[1, 1]]}, "seed": -1})", "seed must be a whole number from 0"},
       {R"({"stage": {"points": [[1, 1]], "points2": 1}})", "stage: there is no key \"points2\""},
       {R"({"stage": {"points": [[1, 1]]}, "links": []})", "there is no key \"links\"; there are name, "},

@@ -16,20 +16,21 @@ std::string error_of(const std::vector<int32_t>& cuts, int32_t n_layers) {
 }
 
 // The dearest stage of the best of all ways to cut.
-double cheapest(const std::vector<double>& layers, double embedding, double head, int32_t n_stages) {
+double cheapest(const std::vector<double>& layers, double embedding, double head, const std::vector<double>& speeds) {
   const int32_t n = static_cast<int32_t>(layers.size());
   const std::function<double(int32_t, int32_t)> best = [&](int32_t first, int32_t stages) {
+    const double speed = speeds[speeds.size() - static_cast<size_t>(stages)];
     double least = std::numeric_limits<double>::infinity();
     double cost = first == 0 ? embedding : 0.0;
     for (int32_t last = first + 1; last <= n - (stages - 1); ++last) {
       cost += layers[static_cast<size_t>(last - 1)];
       if (stages == 1 && last < n) continue;
-      const double dearest = stages == 1 ? cost + head : std::max(cost, best(last, stages - 1));
+      const double dearest = stages == 1 ? (cost + head) / speed : std::max(cost / speed, best(last, stages - 1));
       least = std::min(least, dearest);
     }
     return least;
   };
-  return best(0, n_stages);
+  return best(0, static_cast<int32_t>(speeds.size()));
 }
 
 TEST(BalancedCuts, AreAsGoodAsTheBestOfAll) {
@@ -39,20 +40,25 @@ TEST(BalancedCuts, AreAsGoodAsTheBestOfAll) {
     for (double& cost : layers) cost = static_cast<double>(random() % 20);
     const double embedding = static_cast<double>(random() % 30), head = static_cast<double>(random() % 60);
     const int32_t n_stages = 1 + static_cast<int32_t>(random() % layers.size());
-    const auto ranges = balanced_cuts(layers, embedding, head, n_stages);
+    std::vector<double> speeds(static_cast<size_t>(n_stages), 1.0);
+    if (round % 2 == 1)
+      for (double& speed : speeds) speed = 1.0 + static_cast<double>(random() % 8) / 4.0;
+    const auto ranges = balanced_cuts(layers, embedding, head, n_stages, {},
+                                      round % 2 == 1 ? std::span<const double>(speeds) : std::span<const double>());
     ASSERT_EQ(ranges.size(), static_cast<size_t>(n_stages));
     double dearest = 0;
     int32_t next = 0;
-    for (const LayerRange& range : ranges) {
+    for (size_t s = 0; s < ranges.size(); ++s) {
+      const LayerRange& range = ranges[s];
       ASSERT_EQ(range.first, next);
       ASSERT_GT(range.last, range.first);
       next = range.last;
       double cost = (range.first == 0 ? embedding : 0.0) + (next == static_cast<int32_t>(layers.size()) ? head : 0.0);
       for (int32_t l = range.first; l < range.last; ++l) cost += layers[static_cast<size_t>(l)];
-      dearest = std::max(dearest, cost);
+      dearest = std::max(dearest, cost / speeds[s]);
     }
     ASSERT_EQ(next, static_cast<int32_t>(layers.size()));
-    ASSERT_DOUBLE_EQ(dearest, cheapest(layers, embedding, head, n_stages));
+    ASSERT_DOUBLE_EQ(dearest, cheapest(layers, embedding, head, speeds));
   }
 }
 
@@ -70,6 +76,18 @@ TEST(ExplicitCuts, AreTheFirstLayersOfTheFurtherStages) {
 TEST(ExplicitCuts, OutOfOrderOrRangeAreErrorsThatNameTheOption) {
   for (const auto& cuts : std::vector<std::vector<int32_t>>{{0}, {-3}, {7}, {8}, {3, 3}, {4, 2}, {1, 2, 7}})
     EXPECT_NE(error_of(cuts, 7).find("--cuts"), std::string::npos);
+}
+
+TEST(CostModel, AStageIsAsFastAsItsDevice) {
+  Profile profile;
+  profile.layer.points = {{1, 1.0}, {2, 3.0}};
+  profile.head.points = {{1, 100.0}};
+  profile.speeds = {2.0, 0.5};
+  EXPECT_DOUBLE_EQ(CostModel(profile, {{0, 2}, {2, 5}}, 64).stage_seconds(StageId(0), 1, 0), 1.0);
+  EXPECT_DOUBLE_EQ(CostModel(profile, {{0, 2}, {2, 5}}, 64).stage_seconds(StageId(1), 2, 1), 2 * (9.0 + 100.0));
+  profile.stage.points = {{1, 4.0}};
+  EXPECT_DOUBLE_EQ(CostModel(profile, {{0, 2}, {2, 5}}, 64).stage_seconds(StageId(0), 1, 0), 2.0);
+  EXPECT_DOUBLE_EQ(CostModel(profile, {{0, 2}, {2, 5}}, 64).step_seconds(), 8.0);
 }
 
 TEST(CostModel, AStageCostsItsLayersAndTheEndsCostMore) {

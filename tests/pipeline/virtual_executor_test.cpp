@@ -256,6 +256,22 @@ TEST(VirtualExecutor, ModelsWorkSideBySideEachAtItsOwnPace) {
   EXPECT_EQ(outcomes[1], 3);
 }
 
+// Stage 1 takes batches at 1, 2 and 3 ms, where nobody shares its device.
+TEST(VirtualExecutor, WhoSharesADeviceTakesTurnsInTheOrderInWhichWorkCame) {
+  PipelineSpec spec = with_draft();
+  spec.profile = R"({"stage": {"points": [[1, 0.001]]}, "draft": {"points": [[1, 0.0004]]}, "draft_on": 1})";
+  const auto executor = make_executor(six_layers(), spec);
+  for (int32_t i = 0; i < 3; ++i) executor->submit(kTarget, prompt_batch(i));
+  for (int32_t i = 0; i < 4; ++i) executor->submit(ModelId(1), prompt_batch(i));
+  std::vector<double> drafts, outcomes;
+  for (const OfModel& s : watch_models(*executor, 7))
+    if (s.outcome) (s.model == 1 ? drafts : outcomes).push_back(s.end);
+  // Four passes that came at 0, the third of them under way when the target's first batch comes.
+  const std::vector<double> of_drafts = {0.0004, 0.0008, 0.0012, 0.0016}, of_target = {0.0036, 0.0046, 0.0056};
+  for (size_t i = 0; i < of_drafts.size(); ++i) EXPECT_NEAR(drafts[i], of_drafts[i], 1e-12);
+  for (size_t i = 0; i < of_target.size(); ++i) EXPECT_NEAR(outcomes[i], of_target[i], 1e-12);
+}
+
 TEST(VirtualExecutor, AnAmendmentConcernsItsModelAlone) {
   const auto executor = make_executor(six_layers(), with_draft());
   executor->submit(kTarget, prompt_batch(0));
