@@ -47,10 +47,8 @@ class Ear {
  private:
   template <class Act>
   void tell(Act act) {
-    {
-      const std::lock_guard lock(mutex_);
-      act();
-    }
+    const std::lock_guard lock(mutex_);  // also while it is notified: who has heard may end this
+    act();
     changed_.notify_all();
   }
   void wait(const std::function<bool()>& until) {
