@@ -23,6 +23,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "method/methods.h"
+#include "session/auto_method.h"
 #include "session/installation.h"
 #include "session/session.h"
 
@@ -293,9 +294,20 @@ Status check(const BenchOptions& options) {
   return options.out.empty() ? Status() : check_writable("--json", options.out);
 }
 
+// `auto` may come to several.
+std::vector<std::string> methods_that_may_run(const BenchOptions& options) {
+  std::vector<std::string> methods;
+  for (const std::string& asked : options.methods) {
+    SessionOptions session = options.session;
+    session.request.method = asked;
+    for (std::string& method : methods_of_run(session)) methods.push_back(std::move(method));
+  }
+  return methods;
+}
+
 Status bench(const CLI::App& command, const BenchOptions& options) {
   SLUICE_TRY_STATUS(check(options));
-  SLUICE_TRY_STATUS(check_settings(command, options.methods));
+  SLUICE_TRY_STATUS(check_settings(command, methods_that_may_run(options)));
   std::vector<BenchPrompt> prompts;
   for (const auto& task : options.tasks) {
     SLUICE_TRY(auto more, read_prompts(options.data, task, options.limit));
@@ -334,13 +346,15 @@ void add_bench(CLI::App& app, Action& action) {
       "  sluice bench --data my-prompts --tasks mine --limit 5 --temps 0,1 --json out.json\n"
       "  sluice bench --tasks math --concurrency 1,4,10 --executor virtual --profile paper-8x --stages 8\n"
       "  sluice bench --tasks math --arrivals 0.5 --also chat:10");
+  std::vector<std::string> methods = method_names();
+  methods.emplace_back(kAutoMethod);
   options->data = installation_folder() + "/prompts";
   command.add_option("--data", options->data,
                      "Folder with the prompt files (default: code, math and chat, which come with the program)");
   add_list_option(command, "--tasks", options->tasks, "Prompt files in it, without .jsonl").capture_default_str();
-  add_list_option(command, "--methods", options->methods, "Methods to compare, ar first")
+  add_list_option(command, "--methods", options->methods, "Methods to compare, ar first; auto: as sluice run chooses")
       .capture_default_str()
-      ->check(one_of(method_names()));
+      ->check(one_of(methods));
   add_list_option(command, "--temps", options->temps, "Temperatures").capture_default_str()->check(temperature());
   command.add_option("--limit", options->limit, "Prompts a task")->capture_default_str()->check(whole_number(1));
   command.add_option("--json", options->out, "Write every run to this file, and go on from what it holds");

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "cli/interrupt.h"
 #include "cli/report.h"
+#include "session/auto_trial.h"
 
 namespace sluice {
 
@@ -20,8 +21,7 @@ using nlohmann::json;
 Result<RequestSpec> bench_spec(const Session& session, const BenchPoint& point,
                                const std::vector<ChatMessage>& messages) {
   SLUICE_TRY(auto tokens, session.encode(messages));
-  RequestSpec spec = session.spec(std::move(tokens));
-  spec.method = point.method;
+  RequestSpec spec = session.spec(std::move(tokens), point.method);
   spec.sampling.temperature = point.temp;
   spec.max_tokens = point.prompt->max_tokens.value_or(spec.max_tokens);
   return spec;
@@ -52,7 +52,8 @@ struct Talk {
   double arrival = 0;                // of this turn, on the engine's clock
   std::vector<double> token_times;   // of its answer, likewise
   double joules = 0;
-  int64_t n_new = 0;  // tokens since energy was last shared out
+  int64_t n_new = 0;               // tokens since energy was last shared out
+  std::optional<AutoTrial> trial;  // with method `auto`
 };
 
 // Microseconds: the figures need no more, and the file stays small.
@@ -118,6 +119,7 @@ class Load {
     auto spec = bench_spec(session_, *talk.point, talk.messages);
     if (!spec) return tl::unexpected<Error>(talk.point->in(spec.error()));
     spec->continues = talk.request;
+    if (talk.point->method == kAutoMethod && spec->method != "ar") talk.trial.emplace(spec->method);
     const auto request = engine_.submit(std::move(*spec));
     if (!request) return tl::unexpected<Error>(refusal(talk, request.error()));
     talk.request = *request;
@@ -140,12 +142,22 @@ class Load {
       return tl::unexpected<Error>(talk.point->in(engine_.request(news.request).error));
     talk.token_times.insert(talk.token_times.end(), news.tokens.size(), engine_.now());
     talk.n_new += static_cast<int64_t>(news.tokens.size());
-    return news.finish == Finish::kNone ? Status() : end_turn(talk);
+    if (news.finish != Finish::kNone) return end_turn(talk);
+    return talk.trial ? go_on(talk) : Status();
+  }
+
+  // Lets the trial switch the method, if it wants to.
+  Status go_on(Talk& talk) {
+    const Request& request = engine_.request(*talk.request);
+    const auto method =
+        talk.trial->observe(static_cast<int64_t>(request.n_answer()), engine_.now(), engine_.plain_rate_at_most());
+    return method ? engine_.set_method(*talk.request, *method, session_.options().request.sources) : Status();
   }
 
   Status end_turn(Talk& talk) {
     share_energy();
-    const Answer answer = finished_answer(session_, engine_, *talk.request);
+    Answer answer = finished_answer(session_, engine_, *talk.request);
+    answer.trial = talk.trial;
     talk.turns.push_back(run_of(talk, answer));
     talk.messages.push_back({"assistant", answer.text});
     talk.token_times.clear();
@@ -170,6 +182,7 @@ class Load {
 
   json run_of(const Talk& talk, const Answer& answer) const {
     json run = to_json(session_, engine_, answer);
+    run["method"] = talk.point->method;
     run["id"] = talk.point->prompt->id;
     run["task"] = talk.point->prompt->task;
     run["temp"] = talk.point->temp;

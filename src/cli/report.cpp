@@ -100,6 +100,7 @@ std::string summary(const Session& session, const Engine& engine, const Answer& 
   const Request& request = engine.request(answer.request);
   const double rate = engine.figures(answer.request).tokens_per_second;
   const double plain = answer.trial ? answer.trial->plain_rate() : 0;
+  const double at_most = answer.trial ? answer.trial->plain_at_most() : 0;
   const std::string method = method_name(engine, answer);
   std::string text = speed(rate) + " tok/s";
   if (session.options().simulated()) text += " (simulated)";
@@ -107,6 +108,7 @@ std::string summary(const Session& session, const Engine& engine, const Answer& 
   if (answer.trial && ended_plainly(request, *answer.trial)) text += " and plain decoding";
   if (is_lossy(session.options().request.sampling.rule)) text += ", lossy";
   if (plain > 0) text += fmt::format(", {:.2f} x plain ({})", rate / plain, speed(plain));
+  if (at_most > 0) text += fmt::format(", at least {:.2f} x plain (at most {})", rate / at_most, speed(at_most));
   text += ".";
   if (request.stats.drafted > 0)
     text += fmt::format(" {} of {} right.", request.stats.accepted,

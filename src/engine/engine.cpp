@@ -173,6 +173,11 @@ RequestFigures Engine::figures(RequestId id) const {
   return figures_of(request(id), target().traffic().stages(), options_.cost ? &*options_.cost : nullptr);
 }
 
+std::optional<double> Engine::plain_rate_at_most() const {
+  const auto seconds = target().traffic().least_transit();
+  return seconds && *seconds > 0.0 ? std::optional(1.0 / *seconds) : std::nullopt;
+}
+
 Trace Engine::trace() const {
   Trace trace = recorder_.trace();
   for (const LayerRange& cut : options_.cuts) trace.header.cuts.emplace_back(cut.first, cut.last);

@@ -85,6 +85,9 @@ class Engine {
   // Switches how a running request goes on; under rule `match` this never changes its tokens. A head that the request
   // could not ask before knows nothing of the tokens until now, and guesses worse for it.
   Status set_method(RequestId request, const std::string& method, const std::vector<SourceKind>& sources);
+  // Tokens a second that a request makes by plain decoding at most, beside no other, by what passes and links were seen
+  // to take; none as long as that is not known.
+  std::optional<double> plain_rate_at_most() const;
   // CPU seconds that the coordinator itself has used, and the batches that it composed.
   double coordinator_seconds() const { return coordinator_seconds_; }
   int64_t batches() const { return n_batches_; }  // of the target

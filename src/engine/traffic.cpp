@@ -97,6 +97,12 @@ size_t Traffic::credits() const {
   return 2 + static_cast<size_t>(std::min(std::ceil(round_trip_.mean / pace_), kMost));
 }
 
+// A pass of one row, on average of the stages; if none was so narrow, a row's share of one.
+std::optional<double> Traffic::least_transit() const {
+  if (!knows_times() || !knows_stages_ || !std::isfinite(links_)) return std::nullopt;
+  return static_cast<double>(stages_.size()) * times_.seconds(1) + links_;
+}
+
 std::optional<double> Traffic::next_entry(bool prompts) const {
   if (!entering_.empty() && entering_.size() >= credits()) return std::nullopt;
   if (flights_.size() >= depth() && (!prompts || stages_.size() == 1)) return std::nullopt;

@@ -57,6 +57,10 @@ class Traffic {
   double step() const { return is_near() ? transit_ / static_cast<double>(stages_.size()) : pace_; }
   double transit() const { return transit_; }
 
+  // Seconds that a batch of one row takes from its submission to its outcome at the least, with nothing beside it; none
+  // as long as that is not known.
+  std::optional<double> least_transit() const;
+
   // When a batch may be sent, so that it comes to the first stage when that falls free, and no more are under way than
   // keep the slowest stage busy: a time that may be past, or none before the next news. prompts: some wait to enter.
   // They take longer between stages too, and no verdict that comes later makes them worse.

@@ -29,7 +29,8 @@ void count_plain(const Request& request, Answer& answer, int sign) {
 // Lets the trial switch the method, if it wants to.
 Status go_on(Engine& engine, Answer& answer, const std::vector<SourceKind>& sources) {
   const Request& request = engine.request(answer.request);
-  const auto method = answer.trial->observe(static_cast<int64_t>(request.n_answer()), engine.now());
+  const auto method =
+      answer.trial->observe(static_cast<int64_t>(request.n_answer()), engine.now(), engine.plain_rate_at_most());
   if (!method) return {};
   if (answer.trial->purpose() == AutoTrial::Purpose::kCompare) count_plain(request, answer, *method == "ar" ? -1 : 1);
   return engine.set_method(answer.request, *method, sources);

@@ -19,13 +19,15 @@ class AutoTrial {
   explicit AutoTrial(std::string method, Purpose purpose = Purpose::kChoose)
       : method_(std::move(method)), purpose_(purpose) {}
 
-  // To be told after each step how many tokens there are and what time it is (seconds). The method to switch to, if
-  // any.
-  std::optional<std::string> observe(int64_t tokens, double now);
+  // To be told after each step how many tokens there are, what time it is (seconds), and how many tokens a second plain
+  // decoding makes at most, if that is known: where it can't win it gets no turn. The method to switch to, if any.
+  std::optional<std::string> observe(int64_t tokens, double now, std::optional<double> plain_at_most = {});
 
   // Tokens a second of either, over all its turns; 0 while unknown.
   double plain_rate() const { return plain_.rate(); }
   double speculative_rate() const { return speculative_.rate(); }
+  // What plain decoding makes at most, for which it got no turn; 0: it got one, or the answer is short.
+  double plain_at_most() const { return plain_.tokens == 0 ? plain_at_most_ : 0.0; }
   // Whether plain decoding turned out no slower.
   bool prefers_plain() const { return plain_rate() >= speculative_rate(); }
   // When comparing: whether plain decoding, its turn over, turned out clearly faster.
@@ -36,15 +38,17 @@ class AutoTrial {
  private:
   struct Side {
     double seconds = 0;
-    int64_t tokens = 0;
+    int64_t tokens = 0;  // counted
     double rate() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0; }
   };
   void count(int64_t tokens, double now);
   bool turn_is_over(int64_t tokens) const;
+  bool plain_is_told() const;
 
   std::string method_;
   Purpose purpose_;
   Side plain_, speculative_;
+  double plain_at_most_ = 0;
   bool settled_ = false;    // compared, and no more turns
   bool on_plain_ = false;   // whose turn it is; speculation begins
   int64_t turn_begin_ = 0;  // tokens when the turn began

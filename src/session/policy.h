@@ -23,6 +23,9 @@ inline constexpr double kSureChain = 0.5;
 // AutoTrial: a turn is kTurn tokens, the first kWarmUp of which (the pipeline fills) don't count; the loser gets
 // another turn every kPeriod tokens, since a text may become easier to guess.
 inline constexpr int64_t kTurn = 16, kWarmUp = 4, kPeriod = 128;
+// Plain decoding is no match for a method that is so many times as fast; kTells of its tokens show it.
+inline constexpr double kNoMatch = 1.15;
+inline constexpr int64_t kTells = 4;
 // In an answer that may get so long there is something to be learnt about a method that was named.
 inline constexpr int64_t kWorthATrial = 3 * kTurn;
 // A method is clearly slower if plain decoding is so many times as fast: one turn is a rough measurement.

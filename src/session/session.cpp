@@ -129,10 +129,9 @@ void Session::watch_files() {
   files_ = std::make_unique<FileWatch>(std::move(files));
 }
 
-std::string Session::method() const {
-  if (options_.request.method != kAutoMethod) return options_.request.method;
-  const auto head = heads_.empty() ? std::nullopt : std::optional(heads_.front().parameters().kind);
-  return best_method({.draft = !drafts_.empty(), .head = head});
+std::string Session::method(const std::string& asked) const {
+  if (asked != kAutoMethod) return asked;
+  return best_method({.draft = !drafts_.empty(), .head = auto_head_});
 }
 
 // An engine loads one head at most.
@@ -207,10 +206,12 @@ Result<std::vector<Token>> Session::encode(const std::vector<ChatMessage>& messa
   return tokens;
 }
 
-RequestSpec Session::spec(std::vector<Token> prompt) const {
+RequestSpec Session::spec(std::vector<Token> prompt, const std::string& asked) const {
   RequestSpec spec = options_.request;
   spec.prompt = std::move(prompt);
-  spec.method = method();
+  spec.method = method(asked);
+  double& p_min = spec.method_options.draft_p_min;
+  if (asked == kAutoMethod && p_min == 0) p_min = auto_p_min_;
   return spec;
 }
 

@@ -37,7 +37,7 @@ class Session {
   const std::vector<LayerRange>& cuts() const { return cuts_; }
   const std::vector<ModelFile>& drafts() const { return drafts_; }
   // The head that an engine for this method loads; null: none.
-  const HeadFile* head_for(const std::string& method) const;
+  const HeadFile* head_for(const std::string& asked) const;
   const std::string& profile_name() const { return profile_name_; }
   const std::optional<Profile>& profile() const { return profile_; }  // none: neither simulated nor paced
   size_t corpus_tokens() const { return corpus_ ? corpus_->size() : 0; }
@@ -52,7 +52,7 @@ class Session {
   Status check_room(int32_t n_requests) const { return memory_need().check(n_requests); }
   // A pipeline of its own for up to `n_requests` requests at a time, by a method or the session's.
   Result<std::unique_ptr<Engine>> make_engine(int32_t n_requests = 1) const {
-    return make_engine(method(), n_requests);
+    return make_engine(options_.request.method, n_requests);
   }
   Result<std::unique_ptr<Engine>> make_engine(const std::string& method, int32_t n_requests) const;
 
@@ -61,9 +61,11 @@ class Session {
   Result<std::vector<Token>> encode(const std::vector<ChatMessage>& messages) const;
 
   // What to ask of the engine for a prompt; method `auto` begins as the best method that the files at hand allow.
-  RequestSpec spec(std::vector<Token> prompt) const;
+  RequestSpec spec(std::vector<Token> prompt) const { return spec(std::move(prompt), options_.request.method); }
+  RequestSpec spec(std::vector<Token> prompt, const std::string& method) const;
   // The method that `auto` tries against plain decoding, or the one asked for.
-  std::string method() const;
+  std::string method() const { return method(options_.request.method); }
+  std::string method(const std::string& asked) const;
 
  private:
   Session() = default;
@@ -75,6 +77,7 @@ class Session {
   Status open_heads(Heads heads);
   Status take_shipped_heads();
   Result<bool> take_shipped_head(const std::string& method);
+  Status take_head_of_auto();
   Status check_source_head() const;
   Status take_cuts();
   void watch_files();
@@ -88,6 +91,8 @@ class Session {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<ModelFile> drafts_;
   std::vector<HeadFile> heads_;        // one of a kind, those of --head first
+  std::optional<HeadKind> auto_head_;  // that `auto` guesses by
+  double auto_p_min_ = 0;              // where a chain of it ends if nobody says so
   std::vector<std::string> compared_;  // methods of a bench
   std::unique_ptr<FileWatch> files_;
   std::shared_ptr<Memo> memo_;               // if lazy

@@ -50,6 +50,7 @@ Status Session::open_head(const std::string& path) {
 
 Status Session::open_heads(Heads heads) {
   for (const std::string& head : options_.heads) SLUICE_TRY_STATUS(open_head(head));
+  if (!heads_.empty()) auto_head_ = heads_.front().parameters().kind;
   if (heads == Heads::kGivenOrShipped && !options_.lazy()) SLUICE_TRY_STATUS(take_shipped_heads());
   SLUICE_TRY_STATUS(check_source_head());
   return take_cuts();
@@ -64,17 +65,30 @@ Result<bool> Session::take_shipped_head(const std::string& method) {
   return path.has_value();
 }
 
-// The heads that the methods need and were not given. EAGLE-3's, taken by `auto`, drafts no further than it is sure of.
+// The heads that the methods need and were not given.
 Status Session::take_shipped_heads() {
-  for (const std::string& name : compared_)
-    if (head_kind(name) && head_for(name) == nullptr) SLUICE_TRY_STATUS(take_shipped_head(name));
-  if (!compared_.empty() || !options_.heads.empty()) return {};
-  if (options_.request.method != kAutoMethod) return take_shipped_head(options_.request.method).map([](bool) {});
+  if (compared_.empty() && !options_.heads.empty()) return {};
+  for (const std::string& name : compared_.empty() ? std::vector{options_.request.method} : compared_) {
+    if (name == kAutoMethod) {
+      SLUICE_TRY_STATUS(take_head_of_auto());
+    } else if (head_kind(name) && head_for(name) == nullptr) {
+      SLUICE_TRY_STATUS(take_shipped_head(name));
+    }
+  }
+  return {};
+}
+
+// EAGLE-3's drafts no further than it is sure of.
+Status Session::take_head_of_auto() {
   const auto kind = head_worth_loading(options_);
   if (!kind) return {};
-  SLUICE_TRY(const bool taken, take_shipped_head(method_of(*kind)));
-  double& p_min = options_.request.method_options.draft_p_min;
-  if (taken && kind == HeadKind::kEagle3 && p_min == 0) p_min = policy::kSureChain;
+  bool there = std::ranges::any_of(heads_, [&](const HeadFile& head) { return head.parameters().kind == *kind; });
+  if (!there) {
+    SLUICE_TRY(there, take_shipped_head(method_of(*kind)));
+  }
+  if (!there) return {};
+  auto_head_ = kind;
+  if (kind == HeadKind::kEagle3) auto_p_min_ = policy::kSureChain;
   return {};
 }
 
@@ -110,13 +124,17 @@ Status Session::take_cuts() {
   return {};
 }
 
-std::vector<std::string> Session::methods() const { return compared_.empty() ? std::vector{method()} : compared_; }
+std::vector<std::string> Session::methods() const {
+  std::vector<std::string> methods;
+  for (const std::string& asked : compared_) methods.push_back(method(asked));
+  return methods.empty() ? std::vector{method()} : methods;
+}
 
 // A method that was made for a kind of head gets one of it. Another reads the head that was given, as a source; where
 // methods are compared, only if --source names it. (Where the one that is given is of the wrong kind, the engine says
 // so.)
-const HeadFile* Session::head_for(const std::string& method) const {
-  const auto wanted = head_kind(method);
+const HeadFile* Session::head_for(const std::string& asked) const {
+  const auto wanted = head_kind(method(asked));
   for (const HeadFile& head : heads_)
     if (wanted == head.parameters().kind) return &head;
   if (!compared_.empty() && (wanted || !head_asked_for(options_))) return nullptr;

@@ -30,7 +30,7 @@ double share_of_plain(double speculative, double plain, int tokens) {
 
 TEST(AutoTrial, SettlesOnTheFasterMethodAndTriesTheOtherNowAndThen) {
   const double part = static_cast<double>(policy::kTurn) / (policy::kTurn + policy::kPeriod);
-  EXPECT_NEAR(share_of_plain(30, 10, 5000), part, 0.03);
+  EXPECT_NEAR(share_of_plain(30, 28, 5000), part, 0.03);
   EXPECT_NEAR(share_of_plain(10, 30, 5000), 1 - part, 0.03);
 }
 
@@ -69,6 +69,28 @@ TEST(AutoTrial, ANamedMethodGoesOnAfterOneTurnOfPlainDecoding) {
 
 TEST(AutoTrial, PlainDecodingThatIsSlowerHasAShorterTurn) {
   EXPECT_LE(plain_share_of_named(30, 10, false), policy::kTurn / 2);
+}
+
+TEST(AutoTrial, AFewTokensTellThatPlainDecodingIsNoMatch) {
+  AutoTrial trial("surge");
+  bool on_plain = false;
+  int64_t from_plain = 0;
+  double now = 0;
+  for (int64_t n = 1; n <= policy::kPeriod; ++n) {
+    now += 1.0 / (on_plain ? 10 : 50);
+    from_plain += on_plain;
+    if (const auto next = trial.observe(n, now)) on_plain = *next == "ar";
+  }
+  EXPECT_EQ(from_plain, policy::kWarmUp + policy::kTells);
+}
+
+TEST(AutoTrial, PlainDecodingThatCannotWinGetsNoTurn) {
+  AutoTrial trial("surge");
+  for (int64_t n = 1; n <= 1000; ++n) EXPECT_EQ(trial.observe(n, static_cast<double>(n) / 50, 40.0), std::nullopt);
+  bool turned = false;
+  for (int64_t n = 1001; n <= 1000 + 2 * policy::kPeriod; ++n)
+    turned = turned || trial.observe(n, static_cast<double>(n) / 50, 49.0).has_value();
+  EXPECT_TRUE(turned) << "it may";
 }
 
 TEST(AutoTrial, HearingOfNoNewTokenChangesNothing) {
