@@ -77,6 +77,7 @@ class Adder {
 void add_engine_options(CLI::App& command, SessionOptions& options) {
   RequestSpec& request = options.request;
   options.on_download = show_downloads();
+  options.on_weights_sent = show_sending();
   begin_group(command, kCommonGroup);
   std::vector<std::string> methods = method_names();
   methods.insert(methods.begin(), kAutoMethod);

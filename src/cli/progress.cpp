@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/interrupt.h"
+#include "wire/weights.h"
 
 namespace sluice {
 
@@ -63,6 +64,19 @@ OnDownload show_downloads() {
     bar->show(share,
               fmt::format("{:.0f} of {:.0f} MB", static_cast<double>(bytes) / 1e6, static_cast<double>(all) / 1e6));
     if (bytes >= all) bar->finish();
+    return !interrupted();
+  };
+}
+
+std::function<bool(uint64_t, uint64_t)> show_sending() {
+  return [bar = std::shared_ptr<ProgressBar>()](uint64_t sent, uint64_t all) mutable {
+    if (!bar) bar = std::make_shared<ProgressBar>("sending weights to hosts");
+    bar->show(static_cast<double>(sent) / static_cast<double>(all),
+              fmt::format("{} of {} MB", sent * kWeightBlockBytes / 1'000'000, all * kWeightBlockBytes / 1'000'000));
+    if (sent == all) {
+      bar->finish();
+      bar.reset();
+    }
     return !interrupted();
   };
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "model/hub.h"
@@ -25,5 +27,7 @@ class ProgressBar {
 
 // A bar for each file of a named model that comes; Ctrl-C stops it.
 OnDownload show_downloads();
+// A bar for weights on their way to hosts, from blocks sent and in all; likewise.
+std::function<bool(uint64_t, uint64_t)> show_sending();
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/cache_folder.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
@@ -17,7 +18,9 @@ namespace {
 
 struct StageCommand {
   std::string listen = StageHostOptions().listen.text();
-  std::string models, secret;
+  std::string models, secret, cache = cache_folder();
+  double cache_size = 0;  // GB; 0: what the disk has
+  bool no_fetch = false;
   double memory = 0;  // GiB; 0: all
   int32_t threads = 0;
   double patience = StageHostOptions().patience;
@@ -26,13 +29,15 @@ struct StageCommand {
 constexpr double kGib = 1 << 30;
 
 Result<StageHostOptions> options_of(const StageCommand& command) {
-  StageHostOptions options{.listen = {},
-                           .secret = {},
-                           .models = command.models,
-                           .memory = std::llround(command.memory * kGib),
-                           .threads = command.threads,
-                           .patience = command.patience,
-                           .say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }};
+  StageHostOptions options{
+      .listen = {},
+      .secret = {},
+      .models = command.models,
+      .cache = {.folder = command.no_fetch ? "" : command.cache, .bytes = std::llround(command.cache_size * 1e9)},
+      .memory = std::llround(command.memory * kGib),
+      .threads = command.threads,
+      .patience = command.patience,
+      .say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }};
   SLUICE_TRY(options.listen, HostAddress::parse(command.listen));
   if (!command.secret.empty()) {
     SLUICE_TRY(options.secret, Secret::load(command.secret));
@@ -73,6 +78,18 @@ void add_stage(CLI::App& app, Action& action) {
       .add_option("--models", options->models,
                   "Folder of GGUF files: what isn't where the coordinator has it is looked for here, by its contents")
       ->check(not_empty("a folder"));
+  command
+      .add_option("--cache", options->cache,
+                  "Folder for weights that coordinators send where a model is not on this host; only what the stage "
+                  "needs")
+      ->capture_default_str()
+      ->check(not_empty("a folder"));
+  command
+      .add_option("--cache-size", options->cache_size,
+                  "GB that they may take: what was not used for longest goes (default: what the disk has)")
+      ->check(number(0, 1e6, /*above=*/true));
+  command.add_flag("--no-fetch", options->no_fetch,
+                   "Compute models of this host's own files alone; nothing is written");
   command.add_option("--memory", options->memory, "GiB for all stages (default: this machine's)")
       ->check(number(0, 1e6, /*above=*/true));
   command

@@ -1,5 +1,6 @@
 #include "model/model_file.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <unordered_set>
@@ -28,6 +29,7 @@ struct ModelFile::Contents {
   Status load();
   Status check_tensors() const;
   Status check_rope_factors() const;
+  std::vector<WantedTensor> wanted(LayerRange range, bool with_embedding, bool with_head, StageWeights& weights) const;
 };
 
 Status ModelFile::Contents::load() {
@@ -91,6 +93,12 @@ Result<ModelFile> ModelFile::open(const std::string& path) {
   if (auto status = contents->load(); !status)
     return input_error(contents->shards.front()->file.path() + ": " + status.error().message);
   return ModelFile(std::move(contents));
+}
+
+Result<ModelFile> ModelFile::open_part(const std::string& path, const Sha256& identity) {
+  auto model = open(path);
+  if (model) model->contents_->identity = identity;
+  return model;
 }
 
 Result<ModelFile> ModelFile::open_draft(const std::string& path, const ModelFile& target) {
@@ -181,29 +189,48 @@ void StageWeights::release(const Tensor& tensor) const {
   }
 }
 
-Result<StageWeights> ModelFile::map(LayerRange range, bool with_embedding, bool with_head) const {
-  SLUICE_CHECK(0 <= range.first && range.first <= range.last && range.last <= hparams().n_layers,
-               "layers of the model");
-  StageWeights weights;
+// The tensors that a stage of these layers has, and their places in `weights`.
+std::vector<WantedTensor> ModelFile::Contents::wanted(LayerRange range, bool with_embedding, bool with_head,
+                                                      StageWeights& weights) const {
+  SLUICE_CHECK(0 <= range.first && range.first <= range.last && range.last <= hparams.n_layers, "layers of the model");
   weights.range = range;
   weights.layers.resize(static_cast<size_t>(range.count()));
 
   std::vector<WantedTensor> wanted;
   const auto want = [&](const std::string& name, Tensor& target) {
-    if (const Place at = contents_->places.find(name)) wanted.push_back({&target, at});
+    if (const Place at = places.find(name)) wanted.push_back({&target, at});
   };
-  const auto rules = layer_tensors(hparams(), *contents_->family);
+  const auto rules = layer_tensors(hparams, *family);
   for (int32_t i = 0; i < range.count(); ++i)
     for (const LayerTensor& rule : rules)
       want(layer_tensor_name(range.first + i, rule.name), weights.layers[static_cast<size_t>(i)].*rule.member);
-  for (const ModelTensor& rule : model_tensors(hparams(), *contents_->family))
+  for (const ModelTensor& rule : model_tensors(hparams, *family))
     if (rule.user == TensorUser::kLayers ? range.count() > 0
         : rule.user == TensorUser::kHead ? with_head
                                          : with_embedding)
       want(rule.name, weights.*rule.member);
-  if (with_head && tied_head()) want(kTokenEmbedding, weights.output);
+  if (with_head && tied) want(kTokenEmbedding, weights.output);
+  return wanted;
+}
 
-  SLUICE_TRY(weights.mappings_, map_tensors(wanted));
+std::vector<ModelFile::FileRange> ModelFile::ranges(LayerRange range, bool with_embedding, bool with_head) const {
+  std::vector<FileRange> ranges;
+  const auto add = [&](const Place& at) {
+    const auto shard = std::ranges::find(contents_->shards, at.shard, [](const auto& one) { return one.get(); });
+    ranges.push_back(
+        {static_cast<size_t>(shard - contents_->shards.begin()), at.info->offset, at.info->offset + at.info->bytes});
+  };
+  for (size_t i = 0; i < contents_->shards.size(); ++i)
+    ranges.push_back({i, 0, std::min(contents_->shards[i]->header.data_offset(), contents_->shards[i]->file.size())});
+  StageWeights weights;
+  for (const WantedTensor& tensor : contents_->wanted(range, with_embedding, with_head, weights)) add(tensor.place);
+  if (const Place at = contents_->places.find(kRopeFactors)) add(at);
+  return ranges;
+}
+
+Result<StageWeights> ModelFile::map(LayerRange range, bool with_embedding, bool with_head) const {
+  StageWeights weights;
+  SLUICE_TRY(weights.mappings_, map_tensors(contents_->wanted(range, with_embedding, with_head, weights)));
   return weights;
 }
 

@@ -110,6 +110,10 @@ class ModelFile {
   // is known. Errors name the file and what is wrong; kind kInput.
   static Result<ModelFile> open(const std::string& path);
 
+  // The same of files that are not all there: some tensors have come from elsewhere, others are holes. identity: that
+  // of the whole.
+  static Result<ModelFile> open_part(const std::string& path, const Sha256& identity);
+
   // A trained head of kind `draft` as the model that it is: layers and norm are its own, and what else it lacks is the
   // target's, with the target's vocabulary. Checks what HeadFile::open does. Errors (kInput) name the file; a head of
   // another kind is told apart.
@@ -150,6 +154,14 @@ class ModelFile {
     uint64_t bytes;
   };
   std::vector<TensorSummary> tensors() const;
+
+  // What map() of these layers reads of its files, and what open() does: bytes [begin, end) of a file, which is
+  // numbered as in files(), in no order.
+  struct FileRange {
+    size_t file = 0;
+    uint64_t begin = 0, end = 0;
+  };
+  std::vector<FileRange> ranges(LayerRange range, bool with_embedding, bool with_head) const;
 
   // Maps layers [range.first, range.last); REQUIRES 0 <= first <= last <= n_layers.
   Result<StageWeights> map(LayerRange range, bool with_embedding, bool with_head) const;

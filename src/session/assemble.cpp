@@ -56,6 +56,8 @@ class Assembler {
                     .taps = {},
                     .pace = parts_.profile ? parts_.profile->to_json().dump() : "",
                     .cuts = parts_.cuts,
+                    .model = parts_.model,
+                    .on_sent = parts_.on_weights_sent,
                     .alike = foreign_product(*parts_.model)};
     SLUICE_TRY(const Sha256 identity, parts_.model->identity());
     for (size_t s = 0; s < plan.recipes.size(); ++s) {

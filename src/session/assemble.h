@@ -1,6 +1,7 @@
 // An engine put together from opened files.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -23,14 +24,15 @@ struct Parts {
   const HeadFile* head = nullptr;        // may be none
   std::vector<LayerRange> cuts;          // of the model
   ExecutorKind executor = ExecutorKind::kThreads;
-  std::vector<HostOptions> hosts;  // of the model's stages; empty: they are in this process
-  std::optional<Secret> secret;    // for them
-  double patience = 5.0;           // seconds that a silent host is given
-  int32_t host_threads = 0;        // a stage there; 0: as the host likes
-  std::optional<Profile> profile;  // the costs of a simulated clock, the pace of the real one
-  Jitter jitter;                   // of the simulated clock
-  Faults faults;                   // likewise
-  std::shared_ptr<Memo> memo;      // lazy if there is one
+  std::vector<HostOptions> hosts;                           // of the model's stages; empty: they are in this process
+  std::optional<Secret> secret;                             // for them
+  double patience = 5.0;                                    // seconds that a silent host is given
+  std::function<bool(uint64_t, uint64_t)> on_weights_sent;  // to them: blocks so far, and in all; false: stop
+  int32_t host_threads = 0;                                 // a stage there; 0: as the host likes
+  std::optional<Profile> profile;                           // the costs of a simulated clock, the pace of the real one
+  Jitter jitter;                                            // of the simulated clock
+  Faults faults;                                            // likewise
+  std::shared_ptr<Memo> memo;                               // lazy if there is one
   KvType kv = KvType::kF16;
   int32_t threads = 1;        // a stage
   int32_t n_draft_cells = 0;  // of each draft model and head

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,8 @@ struct SessionOptions {
   bool raw = false;     // prompts are plain text, no messages
   bool trace = false;   // engines record all that happens
   OnDownload on_download = [](const std::string&, uint64_t, uint64_t) { return true; };  // of named models
+
+  std::function<bool(uint64_t, uint64_t)> on_weights_sent;  // to hosts: blocks so far, and in all; false: stop
 
   // What a request asks for unless it says otherwise; its method may be kAutoMethod, its prompt is of no meaning.
   RequestSpec request = {.method = kAutoMethod};

@@ -7,6 +7,7 @@
 
 #include "compute/foreign_products.h"
 #include "pipeline/stage_memory.h"
+#include "transport/weight_fetch.h"
 #include "transport/weights.h"
 #include "wire/codec.h"
 
@@ -147,20 +148,42 @@ Result<Stage> HeldStage::make(const StageSetup& setup) {
   const int32_t asked = means_.threads > 0 ? means_.threads : recipe.options.threads;
   const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
   recipe.options.threads = std::clamp(asked > 0 ? asked : cores, 1, 256);
-  SLUICE_TRY(const ModelFile model, find_model(recipe.files, means_.models));
+  SLUICE_TRY(const ModelFile model, model_of(recipe));
   const LayerRange range = recipe.options.range;
   if (range.first < 0 || range.first > range.last || range.last > model.hparams().n_layers ||
       recipe.options.n_cells < 1)
     return runtime_error("it was sent a recipe of layers that the model does not have");
-  const int64_t bytes = bytes_of_stage(recipe, model);
-  SLUICE_TRY_STATUS(means_.reserve(bytes));
-  bytes_ = bytes;
+  SLUICE_TRY_STATUS(set_aside(bytes_of_stage(recipe, model)));
   SLUICE_TRY(Stage stage, make_stage(recipe, model));
   SLUICE_TRY_STATUS(keep_pace(setup, model.hparams().d_model));
   last_ = recipe.last;
   means_.say(what_ + ": layers " + std::to_string(range.first) + " to " + std::to_string(range.last - 1) + " of " +
              model.hparams().name);
   return stage;
+}
+
+// Found here, or else fetched.
+Result<ModelFile> HeldStage::model_of(const StageRecipe& recipe) {
+  auto found = find_model(recipe.files, means_.models);
+  if (found) return found;
+  if (means_.cache.folder.empty()) return input_error(found.error().message + ", or start it without --no-fetch");
+  auto fetched = fetch_model(recipe, {.cache = means_.cache,
+                                      .coordinator = control_.get(),
+                                      .next = [this] { return from_coordinator_.pop(); },
+                                      .reserve = [this](int64_t bytes) { return set_aside(bytes); },
+                                      .say = [this](const std::string& what) { means_.say(what_ + ": " + what); },
+                                      .ended = [this] { return ended_.load(); }});
+  if (!fetched) return tl::unexpected<Error>(fetched.error());
+  in_use_ = std::move(fetched->in_use);
+  return std::move(fetched->model);
+}
+
+// So many in all.
+Status HeldStage::set_aside(int64_t bytes) {
+  if (bytes <= bytes_) return {};
+  SLUICE_TRY_STATUS(means_.reserve(bytes - bytes_));
+  bytes_ = bytes;
+  return {};
 }
 
 Status HeldStage::keep_pace(const StageSetup& setup, int32_t d_model) {

@@ -19,6 +19,7 @@
 #include "pipeline/recipe.h"
 #include "pipeline/route.h"
 #include "transport/network.h"
+#include "transport/weight_store.h"
 #include "wire/hello.h"
 
 namespace sluice {
@@ -43,6 +44,7 @@ class FrameQueue {
 struct StageMeans {
   Network* network = nullptr;
   std::string models;   // a folder of GGUF files; may be empty
+  WeightCache cache;    // of what coordinators send
   int32_t threads = 0;  // of each stage; 0: as the coordinator asks, or all
   // Sets so many bytes aside. Errors say how many there are.
   std::function<Status(int64_t)> reserve;
@@ -73,6 +75,8 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   Status serve();
   Result<std::optional<StageSetup>> next_setup();
   Result<Stage> make(const StageSetup& setup);
+  Result<ModelFile> model_of(const StageRecipe& recipe);
+  Status set_aside(int64_t bytes);
   Status keep_pace(const StageSetup& setup, int32_t d_model);
   Status reach_next(const StageSetup& setup);
   Status process(const Frame& frame, Stage& stage);
@@ -91,6 +95,7 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   const std::shared_ptr<Connection> control_;
   FrameQueue from_coordinator_, batches_;
   std::shared_ptr<Connection> next_;  // of the stage's thread
+  std::unique_ptr<FileLock> in_use_;  // weights that were fetched
   std::string what_;                  // it is, for people
   bool last_ = true;
   std::optional<CostModel> pace_;

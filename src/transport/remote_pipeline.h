@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -23,7 +24,9 @@ struct RemotePlan {
   std::optional<FrameCheck> taps;    // what heads may be sent; none: there is no head
   std::string pace;                  // a profile as JSON that the stages keep to; empty: as fast as they can
   std::vector<LayerRange> cuts;      // for it
-  std::string alike;                 // a type of weights that like processors alone compute alike; empty: there is none
+  const ModelFile* model = nullptr;  // stages that lack it are sent its weights; null: they are not. It outlives them
+  std::function<bool(uint64_t, uint64_t)> on_sent;  // blocks of weights so far, and in all; false: stop
+  std::string alike;  // a type of weights that like processors alone compute alike; empty: there is none
 };
 
 // Waits until every host has made its stage and reached the next. Errors (kRuntime) name the host and the remedy.

@@ -122,6 +122,7 @@ class StageHost::Impl {
   StageMeans means() {
     return {.network = network_.get(),
             .models = options_.models,
+            .cache = options_.cache,
             .threads = options_.threads,
             .reserve = [this](int64_t bytes) { return budget_.reserve(bytes, [this] { return some_leave(); }); },
             .say = options_.say};

@@ -9,6 +9,7 @@
 
 #include "transport/address.h"
 #include "transport/secret.h"
+#include "transport/weight_store.h"
 
 namespace sluice {
 
@@ -16,6 +17,7 @@ struct StageHostOptions {
   HostAddress listen{"127.0.0.1", HostAddress::kPort};
   std::optional<Secret> secret;  // without one: this machine only
   std::string models;            // a folder of GGUF files beside the paths that coordinators name; empty: none
+  WeightCache cache;             // of what coordinators send; no folder: nothing is fetched
   int64_t memory = 0;            // bytes for all stages; 0: what this machine has
   int32_t threads = 0;           // of each stage; 0: as coordinators ask, or all
   double patience = 5.0;         // seconds that a silent peer is given

@@ -140,7 +140,8 @@ TEST(Hosts, AStageFindsItsModelByItsContents) {
   TinyModelSpec spec;
   spec.seed = 77;
   write_tiny_model(spec, mine / "unknown.gguf");
-  const StageProcess with({"--models", folder}), without;
+  const StageProcess with({"--models", folder, "--no-fetch"}), without({"--no-fetch"}),
+      fetching({"--cache", temp_path("fetching")});
   fs::current_path(mine);
   const auto run_here = [&](const std::string& file, const std::string& hosts) {
     const std::string path = "/proc/self/cwd/" + file;
@@ -149,8 +150,12 @@ TEST(Hosts, AStageFindsItsModelByItsContents) {
   const Ran found = run_here("small.gguf", with.address);
   EXPECT_EQ(found.status, 0) << found.err;
   EXPECT_TRUE(fails(run_here("small.gguf", without.address), 1,
-                    {without.address, "small.gguf", "SHA-256", "copy", "--models"}));
+                    {without.address, "small.gguf", "SHA-256", "copy", "--models", "--no-fetch"}));
   EXPECT_TRUE(fails(run_here("unknown.gguf", with.address), 1, {with.address, "unknown.gguf", folder.string()}));
+  const Ran fetched = run_here("small.gguf", fetching.address + "," + fetching.address);
+  EXPECT_EQ(fetched.status, 0) << fetched.err;
+  EXPECT_EQ(fetched.out, found.out);
+  EXPECT_TRUE(fs::exists(temp_path("fetching") + "/weights"));
   fs::current_path(fs::temp_directory_path());
 }
 

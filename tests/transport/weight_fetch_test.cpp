@@ -1,0 +1,247 @@
+// A host that does not have a model gets what its stage reads from the coordinator, and no more.
+#include "transport/weight_fetch.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
+#include "model/file_identity.h"
+#include "pipeline/recipe.h"
+#include "support/tiny_model.h"
+#include "transport/remote_pipeline.h"
+#include "transport/stage_host.h"
+#include "transport/weight_server.h"
+
+namespace sluice {
+namespace {
+
+using namespace test;
+namespace fs = std::filesystem;
+
+// Eight layers of 3 MiB.
+const ModelFile& large_model(int32_t shards = 1) {
+  const auto make = [](int32_t n_shards, const std::string& name) {
+    TinyModelSpec spec;
+    spec.n_layers = 8;
+    spec.d_model = 256;
+    spec.d_ff = 768;
+    spec.head_dim = 64;
+    spec.shards = n_shards;
+    return ModelFile::open(write_tiny_model(spec, temp_path(name))).value();
+  };
+  static const ModelFile whole = make(1, "large.gguf"), parts = make(3, "large-parts.gguf");
+  return shards == 1 ? whole : parts;
+}
+
+// What hosts have said, by any thread.
+class Said {
+ public:
+  void add(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    text_ += line + "\n";
+  }
+  bool has(const std::string& word) {
+    const std::lock_guard lock(mutex_);
+    return text_.find(word) != std::string::npos;
+  }
+  std::string text() {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string text_;
+};
+
+class Fetching : public ::testing::Test {
+ protected:
+  Fetching() { fs::remove_all(folder_); }
+
+  std::unique_ptr<StageHost> host(int64_t cache_bytes = 0) {
+    return StageHost::open({.listen = {"127.0.0.1", 0},
+                            .secret = {},
+                            .cache = {.folder = folder_, .bytes = cache_bytes},
+                            .threads = 1,
+                            .say = [this](const std::string& line) { said_.add(line); }})
+        .value();
+  }
+
+  // A pipeline over these hosts, which know no such path.
+  Result<std::unique_ptr<RemoteStages>> open(const ModelFile& model, const std::vector<HostAddress>& hosts,
+                                             std::vector<LayerRange> cuts) {
+    sent_ = 0;
+    RemotePlan plan{.hosts = hosts, .secret = {}, .recipes = recipes_for(model, {.cuts = cuts, .n_cells = 64})};
+    for (StageRecipe& recipe : plan.recipes)
+      recipe.files = {.path = "/nowhere/model.gguf", .target = {}, .identity = model.identity().value()};
+    plan.n_tokens = model.hparams().n_vocab;
+    plan.cuts = std::move(cuts);
+    plan.model = &model;
+    plan.on_sent = [this](uint64_t sent, uint64_t) { return (sent_ = sent) < stop_after_; };
+    return open_remote_pipeline(std::move(plan));
+  }
+
+  fs::path kept(const ModelFile& model) const { return fs::path(folder_) / "weights" / model.identity()->hex(); }
+
+  const std::string folder_ = temp_path("fetched");
+  Said said_;
+  uint64_t sent_ = 0, stop_after_ = UINT64_MAX;
+};
+
+// Of one file, or of several.
+class FetchingParts : public Fetching, public ::testing::WithParamInterface<int32_t> {};
+
+TEST_P(FetchingParts, AStageGetsWhatItReadsAndNoMore) {
+  const ModelFile& model = large_model(GetParam());
+  const auto a = host();
+  ASSERT_TRUE(open(model, {a->address(), a->address()}, {{0, 2}, {2, 8}}).has_value()) << said_.text();
+  EXPECT_EQ(sent_ * kWeightBlockBytes / model.file_bytes(), 1u) << "all of it in two parts";
+  EXPECT_TRUE(said_.has("fetched")) << said_.text();
+  fs::remove_all(folder_);
+
+  ASSERT_TRUE(open(model, {a->address()}, {{0, 8}}).has_value());
+  for (const fs::directory_entry& file : fs::directory_iterator(kept(model)))
+    if (file.path().extension() == ".gguf") {
+      const auto whole = fs::path(model.path()).parent_path() /
+                         (GetParam() == 1 ? "large.gguf" : "large-parts" + file.path().filename().string().substr(5));
+      EXPECT_EQ(file_identity(OpenFile::open(file.path()).value()).value(),
+                file_identity(OpenFile::open(whole).value()).value());
+    }
+}
+
+TEST_P(FetchingParts, WhatWasFetchedIsNotSentAgain) {
+  const ModelFile& model = large_model(GetParam());
+  const auto a = host();
+  const std::vector<LayerRange> middle = {{0, 2}, {2, 8}};
+  const auto first_only = [&](std::vector<LayerRange> cuts) {
+    return open(model, {a->address(), a->address()}, std::move(cuts));
+  };
+  ASSERT_TRUE(first_only(middle).has_value());
+  ASSERT_TRUE(first_only(middle).has_value());
+  EXPECT_EQ(sent_, 0u);
+  EXPECT_TRUE(said_.has("takes model.gguf from " + kept(model).string())) << said_.text();
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, FetchingParts, ::testing::Values(1, 3));
+
+TEST_F(Fetching, WhatIsMissingIsLeftAHole) {
+  const ModelFile& model = large_model();
+  WeightServer server(model);
+  const StageRecipe recipe = recipes_for(model, {.cuts = {{0, 1}, {1, 2}, {2, 8}}, .n_cells = 64})[1];
+  const auto offered = server.offer(recipe).value();
+  auto store = WeightStore::open({.folder = folder_}, *model.identity(), offered, [] { return false; }).value();
+  for (const auto& block : store.missing()) {
+    const WeightBlockAsked asked{.file = block.file, .block = block.block};
+    ASSERT_TRUE(store.put(block, server.block(StageId(1), asked).value()));
+  }
+  ASSERT_TRUE(store.keep());
+  EXPECT_LT(bytes_kept({.folder = folder_}), model.file_bytes() / 2);
+  const auto part = ModelFile::open_part(store.path(), *model.identity());
+  ASSERT_TRUE(part) << part.error().message;
+  EXPECT_EQ(*part->identity(), *model.identity());
+  const auto layer = [](const ModelFile& file, int32_t l) {
+    const StageWeights weights = file.map({l, l + 1}, false, false).value();
+    const Tensor& gate = weights.layers[0].gate;
+    return std::string(reinterpret_cast<const char*>(gate.data), gate.row_bytes * static_cast<size_t>(gate.ne[1]));
+  };
+  EXPECT_EQ(layer(*part, 1), layer(model, 1));
+  EXPECT_EQ(layer(*part, 6), std::string(layer(model, 6).size(), '\0'));
+}
+
+TEST_F(Fetching, OneAtATimeFetchesIntoAFolder) {
+  const ModelFile& model = large_model();
+  const auto offered = WeightServer(model).offer(recipes_for(model, {.cuts = {{0, 8}}, .n_cells = 64})[0]).value();
+  const WeightCache cache{.folder = folder_};
+  const auto first = WeightStore::open(cache, *model.identity(), offered, [] { return false; });
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(WeightStore::open(cache, *model.identity(), offered, [] { return true; }));
+}
+
+TEST_F(Fetching, GoesOnAfterABreak) {
+  const ModelFile& model = large_model();
+  const auto a = host();
+  stop_after_ = 10;
+  const auto stopped = open(model, {a->address()}, {{0, 8}});
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().kind, ErrorKind::kInterrupted);
+  const uint64_t sent_before = sent_;
+  stop_after_ = UINT64_MAX;
+  ASSERT_TRUE(open(model, {a->address()}, {{0, 8}}).has_value()) << said_.text();
+  const uint64_t blocks = (model.file_bytes() + kWeightBlockBytes - 1) / kWeightBlockBytes;
+  EXPECT_LT(sent_, blocks);
+  EXPECT_LE(sent_ + sent_before, blocks + kWeightBlocksAhead);
+}
+
+TEST_F(Fetching, DamagedWeightsAreRefused) {
+  const ModelFile& model = large_model();
+  WeightServer server(model);
+  const auto offered = server.offer(recipes_for(model, {.cuts = {{0, 8}}, .n_cells = 64})[0]).value();
+  auto store = WeightStore::open({.folder = folder_}, *model.identity(), offered, [] { return false; }).value();
+  const WeightStore::Block block = store.missing()[1];
+  WeightBlock came = server.block(StageId(0), {.file = block.file, .block = block.block}).value();
+  came.bytes[17] ^= 1;
+  const Status damaged = store.put(block, came);
+  ASSERT_FALSE(damaged);
+  EXPECT_NE(damaged.error().message.find("damaged"), std::string::npos);
+  came.bytes.pop_back();
+  EXPECT_FALSE(store.put(block, came));
+  came.block += 1;
+  EXPECT_FALSE(store.put(block, came));
+  EXPECT_FALSE(server.block(StageId(0), {.file = 1, .block = 0}));
+  EXPECT_FALSE(server.block(StageId(0), {.file = 0, .block = 1 << 30}));
+}
+
+TEST_F(Fetching, AnOfferThatIsNoModelIsRefused) {
+  const WeightCache cache{.folder = folder_};
+  const auto refused = [&](WeightsOffered offered) {
+    return !WeightStore::open(cache, Sha256(), offered, [] { return false; }).has_value();
+  };
+  const Sha256 hash;
+  EXPECT_TRUE(refused({}));
+  EXPECT_TRUE(refused({.files = {{.bytes = 0}}}));
+  EXPECT_TRUE(refused({.files = {{.bytes = uint64_t{1} << 60}}}));
+  EXPECT_TRUE(refused({.files = {{.bytes = 10, .blocks = {0}}}}));
+  EXPECT_TRUE(refused({.files = {{.bytes = 10, .blocks = {1}, .hashes = {hash}}}}));
+  EXPECT_TRUE(refused({.files = {{.bytes = 1 << 22, .blocks = {2, 1}, .hashes = {hash, hash}}}}));
+  EXPECT_FALSE(refused({.files = {{.bytes = 10, .blocks = {0}, .hashes = {hash}}}}));
+}
+
+TEST_F(Fetching, TheCacheStaysWithinItsSize) {
+  const ModelFile& model = large_model();
+  const auto small = host(1'000'000);
+  const auto refused = open(model, {small->address()}, {{0, 8}});
+  ASSERT_FALSE(refused);
+  for (const std::string& word : {small->address().text(), std::string("--cache-size"), std::string("--models")})
+    EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
+  fs::create_directories(fs::path(folder_) / "weights" / "former");
+  std::ofstream(fs::path(folder_) / "weights" / "former" / "model.gguf") << std::string(20'000'000, 'x');
+  const auto enough = host(static_cast<int64_t>(model.file_bytes()) + 4'000'000);
+  ASSERT_TRUE(open(model, {enough->address()}, {{0, 8}}).has_value()) << said_.text();
+  EXPECT_FALSE(fs::exists(fs::path(folder_) / "weights" / "former"));
+}
+
+TEST_F(Fetching, AFolderThatCannotBeWrittenIsNamed) {
+  const auto a = host();
+  std::ofstream(folder_) << "a file";
+  const auto refused = open(large_model(), {a->address()}, {{0, 8}});
+  ASSERT_FALSE(refused);
+  for (const std::string& word : {a->address().text(), folder_, std::string("--cache"), std::string("--no-fetch")})
+    EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
+  fs::remove(folder_);
+}
+
+TEST_F(Fetching, TooLittleMemoryIsSaidBeforeAnythingIsSent) {
+  const auto a =
+      StageHost::open(
+          {.listen = {"127.0.0.1", 0}, .secret = {}, .cache = {.folder = folder_}, .memory = 1 << 20, .threads = 1})
+          .value();
+  const auto refused = open(large_model(), {a->address()}, {{0, 8}});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("memory"), std::string::npos) << refused.error().message;
+  EXPECT_FALSE(fs::exists(folder_));
+}
+
+}  // namespace
+}  // namespace sluice
