@@ -20,5 +20,6 @@ void add_train(CLI::App& app, Action& action);
 void add_demo(CLI::App& app, Action& action);
 void add_secret(CLI::App& app, Action& action);
 void add_stage(CLI::App& app, Action& action);
+void add_up(CLI::App& app, Action& action);
 
 }  // namespace sluice

@@ -49,6 +49,8 @@ void clear_interrupt() {
   }
 }
 
+int interrupt_descriptor() { return g_wake[0]; }
+
 void wait_for_interrupt() {
   pollfd wake{g_wake[0], POLLIN, 0};
   while (!interrupted() && poll(&wake, 1, -1) < 0 && errno == EINTR) {

@@ -12,6 +12,8 @@ void watch_interrupts();
 bool interrupted();
 // Waits until stdin can be read without waiting (also at its end). False when an interrupt comes first, or came before.
 bool wait_for_stdin();
+// Can be read once an interrupt has come; for poll().
+int interrupt_descriptor();
 // Waits for an interrupt, or for nothing if one came before.
 void wait_for_interrupt();
 // What a command that was interrupted ends with; `what` says what became of its work.

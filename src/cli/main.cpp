@@ -87,6 +87,7 @@ int run_program(int argc, char** argv) {
   add_train(app, action);
   add_inspect(app, action);
   add_stage(app, action);
+  add_up(app, action);
   add_secret(app, action);
   if (argc <= 1) return finish(print(app.help()));
   if (const Status status = choose_instruction_set(); !status) return finish(status);

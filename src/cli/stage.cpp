@@ -1,4 +1,5 @@
 #include <spdlog/fmt/fmt.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
@@ -20,7 +21,7 @@ struct StageCommand {
   std::string listen = StageHostOptions().listen.text();
   std::string models, secret, cache = cache_folder();
   double cache_size = 0;  // GB; 0: what the disk has
-  bool no_fetch = false;
+  bool no_fetch = false, until_eof = false;
   double memory = 0;  // GiB; 0: all
   int32_t threads = 0;
   double patience = StageHostOptions().patience;
@@ -48,6 +49,13 @@ Result<StageHostOptions> options_of(const StageCommand& command) {
   return options;
 }
 
+// Or for an interrupt.
+void wait_for_end_of_input() {
+  char ignored[256];
+  while (wait_for_stdin() && read(STDIN_FILENO, ignored, sizeof ignored) > 0) {
+  }
+}
+
 Status stage(const StageCommand& command) {
   SLUICE_TRY(const StageHostOptions options, options_of(command));
   SLUICE_TRY(const auto host, StageHost::open(options));
@@ -57,7 +65,10 @@ Status stage(const StageCommand& command) {
                   "them{}, {}\n",
                   host->address().text(), static_cast<double>(host->memory()) / kGib, models,
                   options.secret ? "for who has the secret" : "for this machine only")));
-  wait_for_interrupt();
+  if (command.until_eof)
+    wait_for_end_of_input();
+  else
+    wait_for_interrupt();
   return {};
 }
 
@@ -96,6 +107,8 @@ void add_stage(CLI::App& app, Action& action) {
       .add_option("--threads", options->threads,
                   "CPU threads a stage (default: as the coordinator's --threads says, or all cores)")
       ->check(whole_number(1, 256));
+  command.add_flag("--until-eof", options->until_eof,
+                   "End when standard input does, as sluice up and ssh have it: so none is left behind");
   add_secret_options(command, options->secret, options->patience);
   command.callback([options, &action] { action = [options] { return stage(*options); }; });
 }

@@ -37,6 +37,7 @@ class HostsReader {
     SLUICE_TRY_STATUS(read_table(root, "a file of hosts",
                                  {{"secret", [this](const auto& node) { return read_path(node, file_.secret); }},
                                   {"patience", [this](const auto& node) { return read_patience(node); }},
+                                  {"up", [this](const auto& node) { return read_up(node); }},
                                   {"host", [this](const auto& node) { return read_hosts(node); }}}));
     if (file_.hosts.empty())
       return input_error(path_ + ": it names no hosts: give each a [[host]] with address = \"192.168.1.7:7001\"");
@@ -70,6 +71,17 @@ class HostsReader {
     return {};
   }
 
+  Status read_up(const toml::node& node) {
+    const toml::table* table = node.as_table();
+    if (table == nullptr) return wrong(node, "up is a table: write [up]");
+    HostsFile::Up& up = file_.up;
+    return read_table(*table, "[up]",
+                      {{"ssh", [&](const auto& words) { return read_words(words, up.ssh); }},
+                       {"sluice", [&](const auto& text) { return read_text(text, up.sluice); }},
+                       {"secret", [&](const auto& text) { return read_text(text, up.secret); }},
+                       {"options", [&](const auto& words) { return read_words(words, up.options); }}});
+  }
+
   Status read_hosts(const toml::node& node) {
     const toml::array* hosts = node.as_array();
     if (hosts == nullptr) return wrong(node, "each host is a table of its own: write [[host]]");
@@ -85,14 +97,20 @@ class HostsReader {
     HostsFile::Host host;
     HostOptions& options = host.options;
     std::string name;
-    SLUICE_TRY_STATUS(read_table(
-        table, "a host",
-        {{"address", [&](const auto& node) { return read_address(node, options.address); }},
-         {"name", [&](const auto& node) { return read_text(node, name); }},
-         {"role", [&](const auto& node) { return read_role(node, host.role); }},
-         {"layers", [&](const auto& node) { return read_whole(node, kMostLayers, options.layers); }},
-         {"threads", [&](const auto& node) { return read_whole(node, kMostThreads, options.threads); }},
-         {"memory", [&](const auto& node) { return read_real(node, 0, kMostGib, "GiB", options.memory); }}}));
+    SLUICE_TRY_STATUS(
+        read_table(table, "a host",
+                   {{"address", [&](const auto& node) { return read_address(node, options.address); }},
+                    {"name", [&](const auto& node) { return read_text(node, name); }},
+                    {"role", [&](const auto& node) { return read_role(node, host.role); }},
+                    {"layers", [&](const auto& node) { return read_whole(node, kMostLayers, options.layers); }},
+                    {"threads", [&](const auto& node) { return read_whole(node, kMostThreads, options.threads); }},
+                    {"memory", [&](const auto& node) { return read_real(node, 0, kMostGib, "GiB", options.memory); }},
+                    {"here", [&](const auto& node) { return read_flag(node, host.launch.here); }},
+                    {"login", [&](const auto& node) { return read_text(node, host.launch.login); }},
+                    {"sluice", [&](const auto& node) { return read_text(node, host.launch.sluice); }},
+                    {"options", [&](const auto& node) { return read_words(node, host.launch.options); }}}));
+    if (host.launch.login.starts_with('-'))
+      return wrong(table, "login '" + host.launch.login + "' would be an option of ssh: give USER@HOST");
     if (options.address.host.empty())
       return wrong(table, "this host has no address: add address = \"192.168.1.7:7001\"");
     options.address.name = name;
@@ -121,6 +139,20 @@ class HostsReader {
     const bool plain = text && !text->empty() && std::ranges::none_of(*text, [](char c) { return c >= 0 && c < ' '; });
     if (!plain) return wrong(node, name_ + " must be a text in quotes, in one line");
     to = *text;
+    return {};
+  }
+  Status read_words(const toml::node& node, std::vector<std::string>& to) const {
+    const toml::array* words = node.as_array();
+    if (words == nullptr || words->empty())
+      return wrong(node, name_ + " must be a list of words, as in [\"--no-fetch\"]");
+    to.clear();
+    for (const toml::node& word : *words) SLUICE_TRY_STATUS(read_text(word, to.emplace_back()));
+    return {};
+  }
+  Status read_flag(const toml::node& node, bool& to) const {
+    const auto flag = node.value_exact<bool>();
+    if (!flag) return wrong(node, name_ + " must be true or false");
+    to = *flag;
     return {};
   }
   Status read_path(const toml::node& node, std::string& to) const {

@@ -14,14 +14,30 @@ namespace sluice {
 enum class HostRole : uint8_t { kStage };
 inline constexpr Choice<HostRole> kHostRoles[] = {{"stage", HostRole::kStage}};
 
+// How `sluice up` starts a host. Paths are of the host, relative to where a login begins.
+struct HostLaunch {
+  bool here = false;                 // on this machine, without ssh
+  std::string login;                 // that ssh goes to; empty: the address
+  std::string sluice;                // the program; empty: what all hosts have
+  std::vector<std::string> options;  // of sluice stage, besides what the file says otherwise
+};
+
 struct HostsFile {
   struct Host {
     HostOptions options;
     HostRole role = HostRole::kStage;
+    HostLaunch launch;
+  };
+  struct Up {
+    std::vector<std::string> ssh = {"ssh", "-o", "BatchMode=yes"};  // its words before the host's login
+    std::string sluice = "sluice";
+    std::string secret;                // where hosts have it; empty: where a login begins, by the name that it has here
+    std::vector<std::string> options;  // of every sluice stage
   };
   std::vector<Host> hosts;         // in the file's order; one stage at least
   std::string secret;              // a file; empty: none
   std::optional<double> patience;  // seconds
+  Up up;
 
   // Reads TOML. Paths in it are relative to its folder. Errors (kInput) name the file and the line, and what would be
   // right.

@@ -64,7 +64,7 @@ TEST(HostsFile, AMistakeIsALineThatSaysWhereItIsAndWhatWouldBeRight) {
       {"\n[[host]]\nname = \"x\"\n", {"hosts.toml:2: ", "address = "}},
       {"host = 3\n", {"hosts.toml:1: ", "[[host]]"}},
       {"host = [3]\n", {"hosts.toml:1: ", "[[host]]"}},
-      {"[hosts]\n", {"hosts.toml:1: ", "'hosts'", "secret, patience, host"}},
+      {"[hosts]\n", {"hosts.toml:1: ", "'hosts'", "secret, patience, up, host"}},
       {a + "colour = \"red\"\n", {"hosts.toml:3: ", "'colour'", "address, name, role, layers, threads, memory"}},
       {a + "role = \"king\"\n", {"hosts.toml:3: ", "'king'", "stage"}},
       {a + "threads = 0\n", {"hosts.toml:3: ", "threads", "1 to 256"}},
