@@ -1,5 +1,8 @@
 // Mistakes of newcomers: what is said to each is what docs/troubleshooting.md says.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,7 +12,9 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/illegal_instruction.h"
@@ -62,6 +67,7 @@ class Mistakes : public testing::Test {
     fs::create_directories(folder_ / "my-model");
     fs::current_path(folder_);
     std::ofstream("my-model/config.json") << "{}";
+    std::ofstream("wrong.toml") << "[[host]]\naddress = \"attic:seven\"\n";
     std::ofstream("my-model/model.safetensors") << "x";
     fs::copy_file(small_model(), "model.gguf");
     const std::string whole = read("model.gguf");
@@ -140,11 +146,61 @@ class Mistakes : public testing::Test {
     return ran;
   }
 
+  // A sluice stage at a port that the system chose.
+  struct StageProcess {
+    explicit StageProcess(Program::Arguments more = {}) : program(with(std::move(more))) {
+      const std::string said = program.read_line();
+      const size_t begin = said.find("127."), end = said.find(',');
+      address = said.substr(begin, end - begin);
+    }
+    static Program::Arguments with(Program::Arguments more) {
+      more.insert(more.begin(), {"stage", "--listen", "127.0.0.1:0"});
+      return more;
+    }
+    Program program;
+    std::string address;
+  };
+
   static Ran listen_twice() {
-    Program first({"stage", "--listen", "127.0.0.1:0"});
-    const std::string said = first.read_line();
-    const size_t begin = said.find("127."), end = said.find(',');
-    return run_program({"stage", "--listen", said.substr(begin, end - begin)});
+    const StageProcess first;
+    return run_program({"stage", "--listen", first.address});
+  }
+  static Ran use_a_host_that_ended() {
+    std::string address;
+    {
+      const StageProcess ended;
+      address = ended.address;
+    }
+    return run({"--hosts", address});
+  }
+  static Ran use_a_host(const Program::Arguments& more) {
+    const StageProcess host(more);
+    return run({"--hosts", host.address});
+  }
+  // Each process has a directory of its own there.
+  static Ran use_a_host_without_the_model() {
+    const StageProcess host({"--no-fetch"});
+    fs::create_directories("elsewhere");
+    fs::copy_file("model.gguf", "elsewhere/unknown.gguf", fs::copy_options::skip_existing);
+    fs::current_path("elsewhere");
+    Ran ran = run({"-m", "/proc/self/cwd/unknown.gguf", "--hosts", host.address});
+    fs::current_path("..");
+    return ran;
+  }
+
+  // What listens there, and says nothing.
+  static Ran use_a_silent_host() {
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    if (::bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(fd, 4) != 0 ||
+        ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+      throw std::runtime_error("no port");
+    Ran ran = run({"--patience", "1", "--hosts", "127.0.0.1:" + std::to_string(ntohs(address.sin_port))});
+    ::close(fd);
+    return ran;
   }
 
   const fs::path folder_ = temp_path("newcomer");
@@ -167,6 +223,16 @@ TEST_F(Mistakes, AreAnsweredAsThePageSays) {
       {"no network at the set-up, for `apt-get`", [&] { return set_up(false); }},
       {"the same, for `pip`", [&] { return set_up(true); }},
       {"a port in use: `sluice stage --listen 127.0.0.1:…`", listen_twice},
+      {"a host where nothing runs: `--hosts 127.0.0.1:…`", use_a_host_that_ended},
+      {"a host that says nothing: `--hosts 127.0.0.1:…`", use_a_silent_host},
+      {"a host with too little memory: `sluice stage --memory 0.0001`",
+       [] {
+         return use_a_host({"--memory", "0.0001"});
+       }},
+      {"a host that lacks the model: `sluice stage --no-fetch`", use_a_host_without_the_model},
+      {"a file of hosts that is not there: `--hosts hosts.toml`", of({"--hosts", "hosts.toml"})},
+      {"a mistake in it: `--hosts wrong.toml`", of({"--hosts", "wrong.toml"})},
+      {"a profile that is not there: `--profile slow.json`", of({"--profile", "slow.json"})},
       {"a build from another computer, on an older processor", [&] { return illegal_instruction(); }},
       {"an instruction set that is not there: `SLUICE_ISA=avx1024`", [&] { return with_instruction_set("avx1024"); }},
   };
