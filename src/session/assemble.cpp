@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "compute/foreign_products.h"
@@ -48,31 +49,42 @@ class Assembler {
                          ": draft_on can't be kept to with --hosts, where drafts run beside the coordinator: leave it "
                          "out, or give --stages");
     options.threads = parts_.host_threads;
-    RemotePlan plan{.hosts = {},
-                    .secret = parts_.secret,
-                    .patience = parts_.patience,
-                    .recipes = recipes_for(*parts_.model, options),
-                    .n_tokens = parts_.model->hparams().n_vocab,
-                    .taps = {},
-                    .pace = parts_.profile ? parts_.profile->to_json().dump() : "",
-                    .cuts = parts_.cuts,
-                    .model = parts_.model,
-                    .on_sent = parts_.on_weights_sent,
-                    .alike = foreign_product(*parts_.model)};
-    SLUICE_TRY(const Sha256 identity, parts_.model->identity());
-    for (size_t s = 0; s < plan.recipes.size(); ++s) {
-      const HostOptions& host = parts_.hosts[s];
-      StageRecipe& recipe = plan.recipes[s];
-      recipe.files = {
-          .path = std::filesystem::absolute(recipe.files.path).string(), .target = {}, .identity = identity};
-      if (host.threads > 0) recipe.options.threads = host.threads;
-      plan.hosts.push_back(host.address);
-    }
+    SLUICE_TRY(RemotePlan plan, remote_plan(*parts_.model, parts_.hosts, options));
+    plan.pace = parts_.profile ? parts_.profile->to_json().dump() : "";
     if (parts_.head != nullptr) {
       StageRecipe head = recipe_for(*parts_.head, options, parts_.head_guesses);
       head.options.max_rows = options.max_rows;
       plan.taps.emplace(StageLimits::of(head, *parts_.head));
     }
+    return add_remote(std::move(plan));
+  }
+
+  Result<RemotePlan> remote_plan(const ModelFile& model, std::span<const HostOptions> hosts,
+                                 const PipelineOptions& options) const {
+    RemotePlan plan{.id = ModelId(static_cast<int32_t>(pipelines_.size())),
+                    .hosts = {},
+                    .secret = parts_.secret,
+                    .patience = parts_.patience,
+                    .recipes = recipes_for(model, options),
+                    .n_tokens = parts_.model->hparams().n_vocab,
+                    .taps = {},
+                    .pace = {},
+                    .cuts = options.cuts,
+                    .model = &model,
+                    .on_sent = parts_.on_weights_sent,
+                    .alike = foreign_product(model)};
+    SLUICE_TRY(const Sha256 identity, model.identity());
+    for (size_t s = 0; s < plan.recipes.size(); ++s) {
+      StageRecipe& recipe = plan.recipes[s];
+      recipe.files.path = std::filesystem::absolute(recipe.files.path).string();
+      recipe.files.identity = identity;
+      if (hosts[s].threads > 0) recipe.options.threads = hosts[s].threads;
+      plan.hosts.push_back(hosts[s].address);
+    }
+    return plan;
+  }
+
+  Status add_remote(RemotePlan plan) {
     SLUICE_TRY(auto remote, open_remote_pipeline(std::move(plan)));
     pipelines_.push_back({.workers = {}, .remote = std::move(remote), .cost = std::nullopt});
     return {};
@@ -83,11 +95,25 @@ class Assembler {
     const int32_t n_tokens = parts_.tokenizer->size();
     PipelineOptions options = draft_options(parts_.draft_vocab > 0 ? std::min(parts_.draft_vocab, n_tokens) : n_tokens);
     options.cuts = {{0, hparams.n_layers}};
-    SLUICE_TRY(auto workers, make_workers(draft, options));
     const size_t i = engine_.drafts.size();
     engine_.drafts.push_back({.name = hparams.name, .n_cells = options.n_cells, .n_stages = 1, .head = std::nullopt});
+    if (i < parts_.draft_hosts.size()) return add_remote_draft(draft, options, i);
+    SLUICE_TRY(auto workers, make_workers(draft, options));
     return add_draft_pipeline({.workers = std::move(workers), .remote = nullptr, .cost = std::nullopt}, hparams, i,
                               parts_.drafts.size());
+  }
+
+  Status add_remote_draft(const ModelFile& draft, PipelineOptions options, size_t i) {
+    if (draft.vocabulary_path() != draft.path())
+      return input_error("--draft " + draft.path() + " is a head of the model and runs where you type: leave role = " +
+                         "\"draft\" out, or give a whole model");
+    options.threads = parts_.host_threads;
+    SLUICE_TRY(RemotePlan plan, remote_plan(draft, std::span(&parts_.draft_hosts[i], 1), options));
+    if (parts_.profile) {
+      SLUICE_TRY(const Profile pace, parts_.profile->for_draft(i, parts_.drafts.size()));
+      plan.pace = pace.to_json().dump();
+    }
+    return add_remote(std::move(plan));
   }
 
   Status add_head(const HeadFile& file) {

@@ -25,6 +25,7 @@ struct Parts {
   std::vector<LayerRange> cuts;          // of the model
   ExecutorKind executor = ExecutorKind::kThreads;
   std::vector<HostOptions> hosts;                           // of the model's stages; empty: they are in this process
+  std::vector<HostOptions> draft_hosts;                     // of the first drafts; likewise
   std::optional<Secret> secret;                             // for them
   double patience = 5.0;                                    // seconds that a silent host is given
   std::function<bool(uint64_t, uint64_t)> on_weights_sent;  // to them: blocks so far, and in all; false: stop

@@ -232,7 +232,9 @@ Result<HostsFile> HostsFile::load(const std::string& path) {
 
 void take_hosts(const HostsFile& file, SessionOptions& options) {
   options.hosts.clear();
-  for (const HostsFile::Host& host : file.hosts) options.hosts.push_back(host.options);
+  options.draft_hosts.clear();
+  for (const HostsFile::Host& host : file.hosts)
+    (host.role == HostRole::kDraft ? options.draft_hosts : options.hosts).push_back(host.options);
   options.secret = file.secret;
   if (file.patience) options.patience = *file.patience;
 }

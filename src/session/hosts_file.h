@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-enum class HostRole : uint8_t { kStage };
-inline constexpr Choice<HostRole> kHostRoles[] = {{"stage", HostRole::kStage}};
+enum class HostRole : uint8_t { kStage, kDraft };
+inline constexpr Choice<HostRole> kHostRoles[] = {{"stage", HostRole::kStage}, {"draft", HostRole::kDraft}};
 
 // How `sluice up` starts a host. Paths are of the host, relative to where a login begins.
 struct HostLaunch {

@@ -21,6 +21,10 @@ Status check_sources(const SessionOptions& options) {
 
 Status check_hosts(const SessionOptions& options) {
   const bool asked = options.executor == ExecutorKind::kHosts;
+  if (options.draft_hosts.size() > options.drafts.size())
+    return input_error("--hosts names " + std::to_string(options.draft_hosts.size()) +
+                       " hosts of draft models, and --draft gives " + std::to_string(options.drafts.size()) +
+                       ": give a --draft for each, or leave role = \"draft\" out");
   if (options.hosts.empty()) {
     if (asked) return input_error("--executor hosts needs --hosts, as in --hosts a:7001,b:7001");
     return options.secret.empty() ? Status() : input_error("--secret is for --hosts: name them, or leave it out");

@@ -50,10 +50,11 @@ struct SessionOptions {
   int32_t stages = 1;
   std::vector<int32_t> cuts;  // first layers of the second, third, … stage; empty: as balanced as can be
   ExecutorKind executor = ExecutorKind::kThreads;
-  std::vector<HostOptions> hosts;  // of the target's stages, one each; empty: they are in this process
-  std::string secret;              // a file; without one the hosts are this machine
-  double patience = 5.0;           // seconds that a silent host is given
-  std::string profile;             // empty: `uniform` when simulated, else not paced
+  std::vector<HostOptions> hosts;        // of the target's stages, one each; empty: they are in this process
+  std::vector<HostOptions> draft_hosts;  // of the first draft models, one each; the others are in this process
+  std::string secret;                    // a file; without one the hosts are this machine
+  double patience = 5.0;                 // seconds that a silent host is given
+  std::string profile;                   // empty: `uniform` when simulated, else not paced
   Compute compute = Compute::kFull;
   std::string memo;     // a file that keeps what lazy runs computed; empty: none
   int32_t context = 0;  // 0: the model's, at most policy::kDefaultContext

@@ -138,7 +138,8 @@ std::string Session::method(const std::string& asked) const {
 MemoryNeed Session::memory_need() const {
   int64_t dearest_head = 0, bytes = 1;  // what other hosts hold they count themselves
   if (options_.hosts.empty()) bytes = bytes_of_cell(model_->hparams(), options_.kv, options_.stages);
-  for (const ModelFile& draft : drafts_) bytes += bytes_of_cell(draft.hparams(), options_.kv);
+  for (size_t i = options_.draft_hosts.size(); i < drafts_.size(); ++i)
+    bytes += bytes_of_cell(drafts_[i].hparams(), options_.kv);
   for (const HeadFile& head : heads_)
     dearest_head = std::max(dearest_head, bytes_of_cell(head.parameters().hparams, KvType::kF32));
   return {.context = options_.context,
@@ -162,6 +163,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
               .cuts = cuts_,
               .executor = options_.executor,
               .hosts = options_.hosts,
+              .draft_hosts = options_.draft_hosts,
               .secret = secret_,
               .patience = options_.patience,
               .on_weights_sent = options_.on_weights_sent,

@@ -137,8 +137,8 @@ Result<std::optional<StageSetup>> HeldStage::next_setup() {
   SLUICE_TRY(auto message, decode(frame->bytes()));
   auto* setup = std::get_if<StageSetup>(&message);
   const bool good = setup != nullptr && setup->recipe.stage == hello_.stage &&
-                    setup->recipe.kind == StageRecipe::Kind::kLayers && setup->patience > 0 &&
-                    setup->recipe.last == setup->next.empty();
+                    setup->recipe.kind == StageRecipe::Kind::kLayers && setup->recipe.files.target.empty() &&
+                    setup->model.valid() && setup->patience > 0 && setup->recipe.last == setup->next.empty();
   if (!good) return runtime_error("it was sent what is no recipe of a stage; do all hosts run the same release?");
   return std::move(*setup);
 }
@@ -157,6 +157,7 @@ Result<Stage> HeldStage::make(const StageSetup& setup) {
   SLUICE_TRY(Stage stage, make_stage(recipe, model));
   SLUICE_TRY_STATUS(keep_pace(setup, model.hparams().d_model));
   last_ = recipe.last;
+  model_ = setup.model;
   means_.say(what_ + ": layers " + std::to_string(range.first) + " to " + std::to_string(range.last - 1) + " of " +
              model.hparams().name);
   return stage;
@@ -235,7 +236,7 @@ Status HeldStage::process(const Frame& frame, Stage& stage) {
     batches_.wait_until(begin + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                     std::chrono::duration<double>(std::min(seconds, kLongestPass))));
   }
-  route(std::move(done), kTarget, stage.worker.stage(), last_, seconds_to(begin),
+  route(std::move(done), model_, stage.worker.stage(), last_, seconds_to(begin),
         seconds_to(std::chrono::steady_clock::now()), *this);
   if (broken_) return tl::unexpected<Error>(*broken_);
   return {};

@@ -97,6 +97,7 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   std::shared_ptr<Connection> next_;  // of the stage's thread
   std::unique_ptr<FileLock> in_use_;  // weights that were fetched
   std::string what_;                  // it is, for people
+  ModelId model_ = kTarget;
   bool last_ = true;
   std::optional<CostModel> pace_;
   std::optional<Error> broken_;  // a send that failed

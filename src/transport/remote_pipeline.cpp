@@ -33,7 +33,7 @@ class RemotePipeline final : public RemoteStages {
         arrivals_(plan_.recipes),
         network_(std::make_unique<Network>(plan_.secret)) {
     if (plan_.model != nullptr) weights_.emplace(*plan_.model);
-    for (const StageRecipe& recipe : plan_.recipes) reports_.emplace_back(kTarget, recipe, plan_.n_tokens);
+    for (const StageRecipe& recipe : plan_.recipes) reports_.emplace_back(plan_.id, recipe, plan_.n_tokens);
   }
 
   ~RemotePipeline() override { network_.reset(); }  // nobody calls back any more
@@ -93,8 +93,12 @@ class RemotePipeline final : public RemoteStages {
     for (size_t s = 0; s < control_.size(); ++s) {
       control_[s]->listen({.frame = [this, s](const Frame& frame) { take(s, frame); },
                            .end = [this](const Error& error) { fail(error); }});
-      StageSetup setup{
-          .recipe = plan_.recipes[s], .next = {}, .patience = plan_.patience, .pace = plan_.pace, .cuts = plan_.cuts};
+      StageSetup setup{.model = plan_.id,
+                       .recipe = plan_.recipes[s],
+                       .next = {},
+                       .patience = plan_.patience,
+                       .pace = plan_.pace,
+                       .cuts = plan_.cuts};
       if (s + 1 < control_.size()) setup.next = plan_.hosts[s + 1].text();
       SLUICE_TRY_STATUS(control_[s]->send(setup, Priority::kUrgent));
     }

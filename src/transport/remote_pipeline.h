@@ -16,11 +16,12 @@
 namespace sluice {
 
 struct RemotePlan {
+  ModelId id = kTarget;              // of the model
   std::vector<HostAddress> hosts;    // one a stage; a host may hold several
   std::optional<Secret> secret;      // without one: this machine only
   double patience = 5.0;             // seconds that a silent host is given
-  std::vector<StageRecipe> recipes;  // of the target's stages, with the identity of their files
-  int32_t n_tokens = 0;              // of the vocabulary
+  std::vector<StageRecipe> recipes;  // of its stages, with the identity of their files
+  int32_t n_tokens = 0;              // of the target's vocabulary
   std::optional<FrameCheck> taps;    // what heads may be sent; none: there is no head
   std::string pace;                  // a profile as JSON that the stages keep to; empty: as fast as they can
   std::vector<LayerRange> cuts;      // for it

@@ -24,10 +24,11 @@ struct Hello {
 
 // From the coordinator: what a stage is to be.
 struct StageSetup {
-  StageRecipe recipe;     // threads 0: as many as the stage's host gives
-  std::string next;       // where the next stage listens, HOST:PORT; empty: it is the last
-  double patience = 5.0;  // seconds without a sign of life after which a peer counts as gone
-  std::string pace;       // a profile as JSON: the stage's passes take at least its time; empty: as long as they take
+  ModelId model = kTarget;  // that it is of
+  StageRecipe recipe;       // threads 0: as many as the stage's host gives
+  std::string next;         // where the next stage listens, HOST:PORT; empty: it is the last
+  double patience = 5.0;    // seconds without a sign of life after which a peer counts as gone
+  std::string pace;         // a profile as JSON: the stage's passes take at least its time; empty: as long as they take
   std::vector<LayerRange> cuts;  // of all stages, which the profile is applied to
 };
 

@@ -247,6 +247,26 @@ TEST(Hosts, AFileNamesThemAndSaysWhatTheyAreGiven) {
   EXPECT_EQ(cut["stages"], 2);
 }
 
+TEST(Hosts, ADraftModelRunsWhereTheFileSays) {
+  const StageProcess a, b;
+  const std::string stages = host_table(a) + host_table(b);
+  const Arguments methods[] = {
+      {"--method", "sd"}, {"--method", "surge"}, {"--method", "pipespec"}, {"--method", "ssd"}};
+  for (const std::string& file :
+       {stages + host_table(b, "role = \"draft\"\n"), host_table(a) + host_table(b, "role = \"draft\"\n")})
+    for (Arguments method : methods) {
+      method.insert(method.end(), {"--draft", draft_of_small_model()});
+      const json here = answer(method);
+      const Arguments hosts = of_file("draft.toml", file);
+      method.insert(method.end(), hosts.begin(), hosts.end());
+      const json there = answer(method);
+      EXPECT_EQ(there["tokens"], here["tokens"]) << method[1];
+      EXPECT_GT(there["drafted"], 0) << method[1];
+    }
+  EXPECT_TRUE(
+      fails(run(of_file("draft.toml", stages + host_table(b, "role = \"draft\"\n"))), 2, {"--hosts", "--draft"}));
+}
+
 TEST(Hosts, MistakesInTheirFileAreNamed) {
   const StageProcess a, b;
   EXPECT_TRUE(fails(run(of_file("wrong.toml", "[[host]]\naddress = \"a:b\"\n")), 2, {"wrong.toml:2", "HOST:PORT"}));

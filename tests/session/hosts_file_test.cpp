@@ -66,7 +66,7 @@ TEST(HostsFile, AMistakeIsALineThatSaysWhereItIsAndWhatWouldBeRight) {
       {"host = [3]\n", {"hosts.toml:1: ", "[[host]]"}},
       {"[hosts]\n", {"hosts.toml:1: ", "'hosts'", "secret, patience, up, host"}},
       {a + "colour = \"red\"\n", {"hosts.toml:3: ", "'colour'", "address, name, role, layers, threads, memory"}},
-      {a + "role = \"king\"\n", {"hosts.toml:3: ", "'king'", "stage"}},
+      {a + "role = \"king\"\n", {"hosts.toml:3: ", "'king'", "stage, draft"}},
       {a + "threads = 0\n", {"hosts.toml:3: ", "threads", "1 to 256"}},
       {a + "threads = 2.5\n", {"hosts.toml:3: ", "threads", "whole"}},
       {a + "layers = \"all\"\n", {"hosts.toml:3: ", "layers", "whole"}},
