@@ -95,7 +95,8 @@ void add_run(CLI::App& app, Action& action) {
       "Examples:\n"
       "  sluice run \"Why is the sky blue?\"\n"
       "  sluice run --stages 10 --executor virtual --profile paper-8x --trace timeline.html \"Count to ten.\"\n"
-      "  sluice run -m model.gguf --method ar --temp 0.8 --seed 7 --json - < prompt.txt");
+      "  sluice run -m model.gguf --method ar --temp 0.8 --seed 7 --json - < prompt.txt\n"
+      "  sluice run -m model.gguf --hosts hosts.toml \"Over several machines: see docs/hosts.md.\"");
   command.add_option("prompt", options->prompt,
                      "The prompt, in quotes (default: an example); - reads it from standard input");
   command.add_option("--system", options->system, "System message before the prompt");

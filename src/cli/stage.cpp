@@ -59,7 +59,8 @@ void wait_for_end_of_input() {
 Status stage(const StageCommand& command) {
   SLUICE_TRY(const StageHostOptions options, options_of(command));
   SLUICE_TRY(const auto host, StageHost::open(options));
-  const std::string models = command.models.empty() ? "" : " and in " + command.models;
+  std::string models = command.models.empty() ? "" : " and in " + command.models;
+  if (!command.no_fetch) models += ", else fetched into " + command.cache;
   SLUICE_TRY_STATUS(print(
       fmt::format("sluice stage: listening on {}, {:.1f} GiB of memory for stages, models where coordinators name "
                   "them{}, {}\n",

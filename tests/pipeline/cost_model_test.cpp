@@ -62,6 +62,20 @@ TEST(BalancedCuts, AreAsGoodAsTheBestOfAll) {
   }
 }
 
+TEST(BalancedCuts, KeepWithinWhatFits) {
+  const std::vector<double> layers(8, 1.0);
+  const auto cuts_with = [&](int32_t first, int32_t second) {
+    return balanced_cuts(layers, 0.0, 0.0, 2, [=](StageId stage, LayerRange range) {
+      return range.count() <= (stage == StageId(0) ? first : second);
+    });
+  };
+  ASSERT_EQ(cuts_with(3, 8).size(), 2u);
+  EXPECT_EQ(cuts_with(3, 8)[0].last, 3);
+  EXPECT_EQ(cuts_with(8, 2)[0].last, 6);
+  EXPECT_EQ(cuts_with(8, 8)[0].last, 4);
+  EXPECT_TRUE(cuts_with(3, 4).empty());
+}
+
 TEST(ExplicitCuts, AreTheFirstLayersOfTheFurtherStages) {
   const auto ranges = explicit_cuts({2, 5}, 7);
   ASSERT_TRUE(ranges);
