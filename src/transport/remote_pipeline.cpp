@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <utility>
 
@@ -32,11 +31,15 @@ class RemotePipeline final : public RemoteStages {
         ready_(plan_.recipes.size()),
         arrivals_(plan_.recipes),
         network_(std::make_unique<Network>(plan_.secret)) {
-    if (plan_.model != nullptr) weights_.emplace(*plan_.model);
+    if (plan_.model != nullptr)
+      weights_.emplace(*plan_.model, plan_.on_sent, [this](const Error& error) { fail(error); });
     for (const StageRecipe& recipe : plan_.recipes) reports_.emplace_back(plan_.id, recipe, plan_.n_tokens);
   }
 
-  ~RemotePipeline() override { network_.reset(); }  // nobody calls back any more
+  ~RemotePipeline() override {
+    network_.reset();  // nobody calls back any more, and every connection has ended
+    weights_.reset();
+  }
 
   Status open() {
     SLUICE_TRY_STATUS(reach_all());
@@ -105,40 +108,16 @@ class RemotePipeline final : public RemoteStages {
     return {};
   }
 
-  // Those that lack weights are sent them meanwhile.
   Status wait_for_all() {
     std::unique_lock lock(mutex_);
-    const auto all_ready = [&] { return std::ranges::all_of(ready_, [](const auto& one) { return one.has_value(); }); };
-    for (;;) {
-      changed_.wait(lock, [&] { return error_ || !asked_.empty() || all_ready(); });
-      if (error_) return tl::unexpected<Error>(*error_);
-      if (asked_.empty()) break;
-      const auto [stage, asked] = asked_.front();
-      asked_.pop_front();
-      lock.unlock();
-      SLUICE_TRY_STATUS(send_weights(stage, asked));
-      lock.lock();
-    }
+    changed_.wait(lock, [&] {
+      return error_ || std::ranges::all_of(ready_, [](const auto& ready) { return ready.has_value(); });
+    });
+    if (error_) return tl::unexpected<Error>(*error_);
     uint8_t weakest = 0;
     for (const auto& ready : ready_) weakest = std::max(weakest, ready->exactness);
     exactness_ = static_cast<Exactness>(weakest);
     return {};
-  }
-
-  // Nobody has asked for more at a time than a connection takes without waiting.
-  Status send_weights(size_t s, const std::optional<WeightBlockAsked>& asked) {
-    const StageRecipe& recipe = plan_.recipes[s];
-    Result<Message> answer;
-    if (asked) {
-      answer = weights_->block(recipe.stage, *asked).map([](WeightBlock block) { return Message(std::move(block)); });
-    } else {
-      answer = weights_->offer(recipe).map([](WeightsOffered offer) { return Message(std::move(offer)); });
-    }
-    if (!answer) return tl::unexpected<Error>(answer.error());
-    if (const Status sent = control_[s]->send(*answer, Priority::kBulk); !sent)
-      return tl::unexpected<Error>(failure(sent.error()));
-    if (!asked || !plan_.on_sent || plan_.on_sent(weights_->sent(), weights_->wanted())) return {};
-    return tl::unexpected<Error>(Error{ErrorKind::kInterrupted, "interrupted; what has been sent is kept there"});
   }
 
   // ggml's kernels give other bits on another processor.
@@ -176,13 +155,8 @@ class RemotePipeline final : public RemoteStages {
   Status take(size_t s, const WeightsAsked&) { return ask(s, std::nullopt); }
   Status take(size_t s, const WeightBlockAsked& asked) { return ask(s, asked); }
   Status ask(size_t s, const std::optional<WeightBlockAsked>& asked) {
-    const std::lock_guard lock(mutex_);
-    if (!weights_ || ready_[s]) return runtime_error("it asks for weights that nobody sends");
-    if (std::ranges::count(asked_, s, [](const auto& one) { return one.first; }) >= ptrdiff_t{kWeightBlocksAhead})
-      return runtime_error("it asks for more weights at a time than it may");
-    asked_.emplace_back(s, asked);
-    changed_.notify_all();
-    return {};
+    if (!weights_) return runtime_error("it asks for weights that nobody sends");
+    return weights_->ask(control_[s], plan_.recipes[s], asked);
   }
   Status take(size_t, const WorkerFailed& failed) { return tl::unexpected<Error>(failed.error); }
   Status take(size_t s, StageReport& report) {
@@ -212,7 +186,8 @@ class RemotePipeline final : public RemoteStages {
     {
       const std::lock_guard lock(mutex_);
       if (error_) return;
-      error_ = Error{ErrorKind::kRuntime, error.message};
+      const bool by_user = error.kind == ErrorKind::kInterrupted;
+      error_ = Error{by_user ? error.kind : ErrorKind::kRuntime, error.message};
       failed = failed_;
       changed_.notify_all();
     }
@@ -229,14 +204,13 @@ class RemotePipeline final : public RemoteStages {
   const uint64_t epoch_;
   std::vector<std::shared_ptr<Connection>> control_;  // by stage
   std::shared_ptr<Connection> first_;                 // that batches go by
-  std::optional<WeightServer> weights_;               // of the coordinator's thread, while stages are set up
+  std::optional<WeightServer> weights_;               // for stages that lack them
   Exactness exactness_ = Exactness::kNone;
 
   std::mutex mutex_;  // guards what follows, and is held while `links_` is told
   std::condition_variable changed_;
   std::vector<std::optional<StageReady>> ready_;
-  std::deque<std::pair<size_t, std::optional<WeightBlockAsked>>> asked_;  // by stages; none: what there is for them
-  std::vector<ReportCheck> reports_;                                      // by stage
+  std::vector<ReportCheck> reports_;  // by stage
   ArrivalCheck arrivals_;
   std::optional<Error> error_;
   Links* links_ = nullptr;

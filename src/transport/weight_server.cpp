@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "model/block_hashes.h"
 #include "pipeline/stage_memory.h"
@@ -19,32 +20,84 @@ std::vector<std::vector<uint32_t>> blocks_of_stage(const ModelFile& model, const
   return lists;
 }
 
-Result<WeightsOffered> WeightServer::offer(const StageRecipe& recipe) const {
-  WeightsOffered offered{.files = {}, .memory = static_cast<uint64_t>(bytes_of_stage(recipe, model_))};
-  const auto blocks = blocks_of_stage(model_, recipe.options);
-  for (size_t i = 0; i < files_.size(); ++i) {
-    SLUICE_TRY(auto hashes, hashes_of_blocks(*files_[i], kWeightBlockBytes, blocks[i]));
-    offered.files.push_back({.bytes = files_[i]->size(), .blocks = blocks[i], .hashes = std::move(hashes)});
+Result<WeightsOffered> offer_weights(const ModelFile& model, const StageRecipe& recipe) {
+  WeightsOffered offered{.files = {}, .memory = static_cast<uint64_t>(bytes_of_stage(recipe, model))};
+  const auto files = model.files();
+  const auto blocks = blocks_of_stage(model, recipe.options);
+  for (size_t i = 0; i < files.size(); ++i) {
+    SLUICE_TRY(auto hashes, hashes_of_blocks(*files[i], kWeightBlockBytes, blocks[i]));
+    offered.files.push_back({.bytes = files[i]->size(), .blocks = blocks[i], .hashes = std::move(hashes)});
   }
   return offered;
 }
 
-Result<WeightBlock> WeightServer::block(StageId stage, const WeightBlockAsked& asked) {
+Result<WeightBlock> read_weights(const ModelFile& model, const WeightBlockAsked& asked) {
+  const auto files = model.files();
   const uint64_t bytes =
-      asked.file < files_.size() ? bytes_of_block(files_[asked.file]->size(), kWeightBlockBytes, asked.block) : 0;
+      asked.file < files.size() ? bytes_of_block(files[asked.file]->size(), kWeightBlockBytes, asked.block) : 0;
   if (bytes == 0) return runtime_error("it asks for weights that the model does not have");
   WeightBlock block{.file = asked.file, .block = asked.block, .bytes = std::vector<uint8_t>(bytes)};
   SLUICE_TRY_STATUS(
-      files_[asked.file]->read(asked.block * kWeightBlockBytes, std::as_writable_bytes(std::span(block.bytes))));
-  ++sent_;
-  left_[stage] = asked.left - std::min(asked.left, 1U);
+      files[asked.file]->read(asked.block * kWeightBlockBytes, std::as_writable_bytes(std::span(block.bytes))));
   return block;
 }
 
-uint64_t WeightServer::wanted() const {
-  uint64_t wanted = sent_;
-  for (const auto& [stage, left] : left_) wanted += left;
-  return wanted;
+WeightServer::WeightServer(const ModelFile& model, OnSent on_sent, std::function<void(const Error&)> failed)
+    : model_(model), on_sent_(std::move(on_sent)), failed_(std::move(failed)) {}
+
+WeightServer::~WeightServer() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status WeightServer::ask(std::shared_ptr<Connection> stage, const StageRecipe& recipe,
+                         std::optional<WeightBlockAsked> asked) {
+  const std::lock_guard lock(mutex_);
+  const auto waiting = std::ranges::count(requests_, stage, &Request::stage);
+  if (waiting >= ptrdiff_t{kWeightBlocksAhead}) return runtime_error("it asks for more weights at a time than it may");
+  requests_.push_back({std::move(stage), recipe, asked});
+  if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+  changed_.notify_all();
+  return {};
+}
+
+void WeightServer::serve() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return closed_ || !requests_.empty(); });
+    if (closed_) return;
+    const Request request = std::move(requests_.front());
+    requests_.pop_front();
+    lock.unlock();
+    const Status answered = answer(request);
+    if (!answered && failed_) failed_(answered.error());
+    lock.lock();
+  }
+}
+
+// A connection takes as much as a stage may ask for without waiting. One that has ended is for others to notice.
+Status WeightServer::answer(const Request& request) {
+  if (!request.asked) {
+    SLUICE_TRY(WeightsOffered offered, offer_weights(model_, request.recipe));
+    static_cast<void>(request.stage->send(std::move(offered), Priority::kBulk));
+    return {};
+  }
+  SLUICE_TRY(WeightBlock block, read_weights(model_, *request.asked));
+  static_cast<void>(request.stage->send(std::move(block), Priority::kBulk));
+  if (note_sent(request)) return {};
+  return tl::unexpected<Error>(Error{ErrorKind::kInterrupted, "interrupted; what has been sent is kept there"});
+}
+
+bool WeightServer::note_sent(const Request& request) {
+  ++sent_;
+  left_[request.stage.get()] = request.asked->left - std::min(request.asked->left, 1U);
+  uint64_t all = sent_;
+  for (const auto& [stage, left] : left_) all += left;
+  return !on_sent_ || on_sent_(sent_, all);
 }
 
 }  // namespace sluice

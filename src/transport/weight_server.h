@@ -1,42 +1,70 @@
 // A model's weights for stages that do not have them, from the coordinator's side.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
 #include <vector>
 
-#include "base/ids.h"
 #include "base/result.h"
 #include "model/model_file.h"
+#include "transport/connection.h"
 #include "wire/recipe.h"
 #include "wire/weights.h"
 
 namespace sluice {
 
-// Thread safety: none. The model outlives it.
-class WeightServer {
- public:
-  explicit WeightServer(const ModelFile& model) : model_(model), files_(model.files()) {}
-
-  // What a stage of this recipe needs. Reads all of it where that is not known from before. Errors name the file: it
-  // has changed since it was opened, or cannot be read.
-  Result<WeightsOffered> offer(const StageRecipe& recipe) const;
-  // Errors: likewise, or there is no such block.
-  Result<WeightBlock> block(StageId stage, const WeightBlockAsked& asked);
-
-  // Blocks, of all stages that have asked for some so far.
-  uint64_t sent() const { return sent_; }
-  uint64_t wanted() const;
-
- private:
-  const ModelFile& model_;
-  const std::vector<std::shared_ptr<const OpenFile>> files_;
-  uint64_t sent_ = 0;
-  std::map<StageId, uint32_t> left_;
-};
-
+// What a stage of this recipe needs. Reads all of it where that is not known from before. Errors name the file: it has
+// changed since it was opened, or cannot be read.
+Result<WeightsOffered> offer_weights(const ModelFile& model, const StageRecipe& recipe);
+// Errors: likewise, or there is no such block.
+Result<WeightBlock> read_weights(const ModelFile& model, const WeightBlockAsked& asked);
 // The blocks that hold what a stage of these layers reads, of each of the model's files, rising.
 std::vector<std::vector<uint32_t>> blocks_of_stage(const ModelFile& model, const StageOptions& options);
+
+// Answers stages in the order in which they ask, in a thread of its own. Thread safety: any thread.
+class WeightServer {
+ public:
+  // The model outlives it. on_sent: is told of blocks so far, and in all that anybody has asked for yet; false: the
+  // user wants it to stop. failed: of the thread, with what was wrong here, not with a connection. Either may be empty.
+  using OnSent = std::function<bool(uint64_t, uint64_t)>;
+  WeightServer(const ModelFile& model, OnSent on_sent, std::function<void(const Error&)> failed);
+  WeightServer(const WeightServer&) = delete;
+  WeightServer& operator=(const WeightServer&) = delete;
+  // Whoever is still waited for has ended: REQUIRES that connections end before.
+  ~WeightServer();
+
+  // Nothing asked: what there is for this recipe. Does not wait. Errors (kRuntime): it asks for more at a time than a
+  // stage may.
+  Status ask(std::shared_ptr<Connection> stage, const StageRecipe& recipe, std::optional<WeightBlockAsked> asked);
+
+ private:
+  struct Request {
+    std::shared_ptr<Connection> stage;
+    StageRecipe recipe;
+    std::optional<WeightBlockAsked> asked;
+  };
+  void serve();
+  Status answer(const Request& request);
+  bool note_sent(const Request& request);
+
+  const ModelFile& model_;
+  const OnSent on_sent_;
+  const std::function<void(const Error&)> failed_;
+  uint64_t sent_ = 0;                           // blocks; of the thread, as the next
+  std::map<const Connection*, uint32_t> left_;  // blocks that stages have still to ask for
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<Request> requests_;
+  bool closed_ = false;
+  std::thread thread_;  // since somebody has asked
+};
 
 }  // namespace sluice

@@ -128,13 +128,12 @@ INSTANTIATE_TEST_SUITE_P(Files, FetchingParts, ::testing::Values(1, 3));
 
 TEST_F(Fetching, WhatIsMissingIsLeftAHole) {
   const ModelFile& model = large_model();
-  WeightServer server(model);
   const StageRecipe recipe = recipes_for(model, {.cuts = {{0, 1}, {1, 2}, {2, 8}}, .n_cells = 64})[1];
-  const auto offered = server.offer(recipe).value();
+  const auto offered = offer_weights(model, recipe).value();
   auto store = WeightStore::open({.folder = folder_}, *model.identity(), offered, [] { return false; }).value();
   for (const auto& block : store.missing()) {
     const WeightBlockAsked asked{.file = block.file, .block = block.block};
-    ASSERT_TRUE(store.put(block, server.block(StageId(1), asked).value()));
+    ASSERT_TRUE(store.put(block, read_weights(model, asked).value()));
   }
   ASSERT_TRUE(store.keep());
   EXPECT_LT(bytes_kept({.folder = folder_}), model.file_bytes() / 2);
@@ -152,7 +151,7 @@ TEST_F(Fetching, WhatIsMissingIsLeftAHole) {
 
 TEST_F(Fetching, OneAtATimeFetchesIntoAFolder) {
   const ModelFile& model = large_model();
-  const auto offered = WeightServer(model).offer(recipes_for(model, {.cuts = {{0, 8}}, .n_cells = 64})[0]).value();
+  const auto offered = offer_weights(model, recipes_for(model, {.cuts = {{0, 8}}, .n_cells = 64})[0]).value();
   const WeightCache cache{.folder = folder_};
   const auto first = WeightStore::open(cache, *model.identity(), offered, [] { return false; });
   ASSERT_TRUE(first);
@@ -176,11 +175,10 @@ TEST_F(Fetching, GoesOnAfterABreak) {
 
 TEST_F(Fetching, DamagedWeightsAreRefused) {
   const ModelFile& model = large_model();
-  WeightServer server(model);
-  const auto offered = server.offer(recipes_for(model, {.cuts = {{0, 8}}, .n_cells = 64})[0]).value();
+  const auto offered = offer_weights(model, recipes_for(model, {.cuts = {{0, 8}}, .n_cells = 64})[0]).value();
   auto store = WeightStore::open({.folder = folder_}, *model.identity(), offered, [] { return false; }).value();
   const WeightStore::Block block = store.missing()[1];
-  WeightBlock came = server.block(StageId(0), {.file = block.file, .block = block.block}).value();
+  WeightBlock came = read_weights(model, {.file = block.file, .block = block.block}).value();
   came.bytes[17] ^= 1;
   const Status damaged = store.put(block, came);
   ASSERT_FALSE(damaged);
@@ -189,8 +187,8 @@ TEST_F(Fetching, DamagedWeightsAreRefused) {
   EXPECT_FALSE(store.put(block, came));
   came.block += 1;
   EXPECT_FALSE(store.put(block, came));
-  EXPECT_FALSE(server.block(StageId(0), {.file = 1, .block = 0}));
-  EXPECT_FALSE(server.block(StageId(0), {.file = 0, .block = 1 << 30}));
+  EXPECT_FALSE(read_weights(model, {.file = 1, .block = 0}));
+  EXPECT_FALSE(read_weights(model, {.file = 0, .block = 1 << 30}));
 }
 
 TEST_F(Fetching, AnOfferThatIsNoModelIsRefused) {
