@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include "support/tiny_model.h"
 
@@ -86,6 +87,38 @@ TEST(HostsFile, AMistakeIsALineThatSaysWhereItIsAndWhatWouldBeRight) {
     for (const std::string& word : words)
       EXPECT_NE(file.error().message.find(word), std::string::npos) << text << "\n" << file.error().message;
     EXPECT_EQ(file.error().message.find('\n'), std::string::npos) << file.error().message;
+  }
+}
+
+// Bytes of a good file that are changed, doubled or left out: a file again, or one line.
+TEST(HostsFile, WhateverStandsInItDoesNoHarm) {
+  const std::string good =
+      "secret = \"s\"\npatience = 2.5\n[up]\nssh = [\"ssh\", \"-p\", \"22\"]\n[[host]]\nname = \"a\"\naddress = "
+      "\"a:1\"\n"
+      "role = \"stage\"\nlayers = 3\nthreads = 8\nmemory = 2e1\nhere = true\noptions = [\"x\"]\n";
+  std::mt19937 random(5);
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = good;
+    for (unsigned n = 1 + random() % 6; n > 0 && !text.empty(); --n) {
+      const size_t at = random() % text.size();
+      switch (random() % 3) {
+        case 0:
+          text[at] = static_cast<char>(random() % 256);
+          break;
+        case 1:
+          text.insert(at, text.substr(random() % text.size(), random() % 20));
+          break;
+        default:
+          text.erase(at, random() % 20);
+      }
+    }
+    const auto file = HostsFile::parse(text, "hosts.toml");
+    if (file) {
+      EXPECT_FALSE(file->hosts.empty());
+    } else {
+      EXPECT_TRUE(file.error().message.starts_with("hosts.toml:")) << file.error().message;
+      EXPECT_EQ(file.error().message.find('\n'), std::string::npos) << file.error().message;
+    }
   }
 }
 
