@@ -222,8 +222,9 @@ void SocketConnection::tick() {
   timer_.async_wait([self = shared_from_this()](error_code error) {
     if (error || self->state_ == State::kEnded || self->overdue()) return;
     if (self->state_ == State::kOpen) {
+      const uint64_t progress = self->options_.progress();  // who is asked may hold a lock and wait for ours
       const std::lock_guard lock(self->mutex_);
-      self->out_.beat(self->options_.progress());
+      self->out_.beat(progress);
       if (!std::exchange(self->writing_, true)) asio::post(self->timer_.get_executor(), [self] { self->write(); });
     }
     self->tick();
