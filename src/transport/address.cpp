@@ -7,11 +7,12 @@ namespace sluice {
 
 namespace {
 
-std::optional<uint16_t> port_of(std::string_view text) {
-  uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+template <class Number>
+std::optional<Number> number_of(std::string_view text) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return port;
+  return number;
 }
 
 bool is_name(const std::string& text) {
@@ -25,6 +26,7 @@ bool is_name(const std::string& text) {
 }  // namespace
 
 std::string HostAddress::text() const {
+  if (is_rank()) return std::string(kRank) + std::to_string(rank);
   const bool v6 = host.find(':') != std::string::npos;
   return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
@@ -33,6 +35,9 @@ std::string HostAddress::for_people() const { return name.empty() ? text() : nam
 
 Result<HostAddress> HostAddress::parse(const std::string& text) {
   HostAddress address;
+  if (text.starts_with(kRank))
+    if (const auto rank = number_of<int32_t>(std::string_view(text).substr(kRank.size())); rank && *rank >= 0)
+      return of_rank(*rank);
   const bool bracketed = text.starts_with('[');
   const size_t bracket = text.find(']');
   size_t colon = text.rfind(':');
@@ -47,7 +52,7 @@ Result<HostAddress> HostAddress::parse(const std::string& text) {
   } else {
     address.host = text.substr(0, colon);
   }
-  const auto port = colon == std::string::npos ? kPort : port_of(std::string_view(text).substr(colon + 1));
+  const auto port = colon == std::string::npos ? kPort : number_of<uint16_t>(std::string_view(text).substr(colon + 1));
   const bool plain = bracketed || address.host.find(':') == std::string::npos;
   if (!is_name(address.host) || !plain || !port)
     return input_error("'" + text + "' is no host: give HOST:PORT, as in 192.168.1.7:7001 or [fe80::1]:7001");
@@ -60,6 +65,7 @@ Result<std::vector<HostAddress>> parse_hosts(const std::string& text) {
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
     SLUICE_TRY(auto host, HostAddress::parse(text.substr(begin, end - begin)));
+    if (host.is_rank()) return input_error("'" + host.text() + "' is no host: ranks are those that mpirun starts");
     hosts.push_back(std::move(host));
     begin = end + 1;
   }

@@ -68,7 +68,24 @@ void set_up(asio::ssl::context& context, Secret& secret) {
   SSL_CTX_set_psk_find_session_callback(raw, find_secret);
 }
 
-class PlainStream final : public ByteStream {
+class SocketStream : public ByteStream {
+ public:
+  void shut() override {
+    error_code ignored;
+    socket().shutdown(Tcp::socket::shutdown_send, ignored);
+  }
+  void close() override {
+    error_code ignored;
+    socket().close(ignored);
+  }
+  asio::any_io_executor executor() override { return socket().get_executor(); }
+  std::string wanted() const override { return "a sluice of this release, with the same --secret"; }
+
+ private:
+  virtual Tcp::socket& socket() = 0;
+};
+
+class PlainStream final : public SocketStream {
  public:
   explicit PlainStream(Tcp::socket socket) : socket_(std::move(socket)) {}
 
@@ -77,13 +94,14 @@ class PlainStream final : public ByteStream {
   }
   void read_some(asio::mutable_buffer to, Done done) override { socket_.async_read_some(to, std::move(done)); }
   void write(asio::const_buffer from, Done done) override { asio::async_write(socket_, from, std::move(done)); }
-  Tcp::socket& socket() override { return socket_; }
 
  private:
+  Tcp::socket& socket() override { return socket_; }
+
   Tcp::socket socket_;
 };
 
-class TlsStream final : public ByteStream {
+class TlsStream final : public SocketStream {
  public:
   TlsStream(Tcp::socket socket, asio::ssl::context& context) : stream_(std::move(socket), context) {}
 
@@ -98,9 +116,10 @@ class TlsStream final : public ByteStream {
   }
   void read_some(asio::mutable_buffer to, Done done) override { stream_.async_read_some(to, std::move(done)); }
   void write(asio::const_buffer from, Done done) override { asio::async_write(stream_, from, std::move(done)); }
-  Tcp::socket& socket() override { return stream_.next_layer(); }
 
  private:
+  Tcp::socket& socket() override { return stream_.next_layer(); }
+
   asio::ssl::stream<Tcp::socket> stream_;
 };
 

@@ -1,11 +1,13 @@
-// Bytes to and from a peer: over TCP as it is, or inside TLS 1.3 with a secret that both know.
+// Bytes to and from a peer; here over TCP as it is, or inside TLS 1.3 with a secret that both know.
 #pragma once
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "transport/secret.h"
 
@@ -26,7 +28,7 @@ class Tls {
   std::unique_ptr<Contexts> contexts_;
 };
 
-// All calls, and what they call when they are done, on the thread of the socket's io_context. One read and one write
+// All calls, and what they call when they are done, on the network's thread. One read and one write
 // may be under way at a time; the buffers live until they are done.
 class ByteStream {
  public:
@@ -37,7 +39,13 @@ class ByteStream {
   virtual void shake_hands(Side side, std::function<void(boost::system::error_code)> done) = 0;
   virtual void read_some(boost::asio::mutable_buffer to, Done done) = 0;
   virtual void write(boost::asio::const_buffer from, Done done) = 0;
-  virtual boost::asio::ip::tcp::socket& socket() = 0;
+  // Nothing is written any more; what was still comes to the peer, and then an end of file.
+  virtual void shut() = 0;
+  // Ends reads and writes that are under way.
+  virtual void close() = 0;
+  virtual boost::asio::any_io_executor executor() = 0;  // of the network's thread
+  // What the peer must be, for people.
+  virtual std::string wanted() const = 0;
 };
 
 // tls: null for TCP alone. It outlives the stream.

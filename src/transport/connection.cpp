@@ -1,9 +1,11 @@
 #include "transport/connection.h"
 
+#include "transport/address.h"
+
 namespace sluice {
 
 Error said_by(const std::string& peer, const Error& error) {
-  if (error.message.starts_with(kHost)) return error;
+  if (error.message.starts_with(kHost) || error.message.starts_with(kRank)) return error;
   return {error.kind, peer + ": " + error.message};
 }
 

@@ -22,7 +22,7 @@
 
 namespace sluice {
 
-// How the name of a peer begins that was connected to.
+// How the name of a peer begins that was connected to, unless it is a rank.
 inline constexpr const char* kHost = "host ";
 
 struct ConnectionOptions {
@@ -96,7 +96,7 @@ class Connection {
   virtual void close_because(const Error& error) = 0;
 
   // Errors of this connection begin with it.
-  virtual const std::string& peer() const = 0;  // for people: "host b:7001"
+  virtual const std::string& peer() const = 0;  // for people: "host b:7001", "rank 3 (node7)"
   virtual uint64_t peer_progress() const = 0;   // what its last heartbeat said
 };
 

@@ -39,7 +39,7 @@ SocketConnection::SocketConnection(std::unique_ptr<ByteStream> stream, Side side
       peer_(std::move(peer)),
       options_(std::move(options)),
       most_ticks_(ticks_of(options_.patience)),
-      timer_(stream_->socket().get_executor()),
+      timer_(stream_->executor()),
       reader_(std::min(kMostGreeting, options_.most_frame)),
       inflow_(std::make_shared<Inflow>(options_.most_waiting)) {}
 
@@ -120,10 +120,7 @@ void SocketConnection::write() {
 }
 
 // All that was to be said is said. What still comes is read, or the peer's system would throw away what it has got.
-void SocketConnection::wrote() {
-  error_code ignored;
-  stream_->socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
-}
+void SocketConnection::wrote() { stream_->shut(); }
 
 void SocketConnection::read() {
   const bool deaf = state_ == State::kOpen && !ears_.frame;
@@ -137,7 +134,7 @@ void SocketConnection::read() {
     self->reading_ = false;
     if (self->state_ == State::kEnded) return;
     if (error && self->state_ == State::kGreeting && self->side_ == Side::kClient)
-      return self->end("it ended the connection at once: is it a sluice of this release, with the same --secret?");
+      return self->end("it ended the connection at once: is it " + self->stream_->wanted() + "?");
     if (error == asio::error::eof) return self->end("it ended the connection");
     if (error) return self->end("the connection broke (" + error.message() + "): is it still up?");
     self->take(n);
@@ -237,7 +234,7 @@ bool SocketConnection::overdue() {
   const bool beginning = state_ == State::kShaking || state_ == State::kGreeting;
   ++ticks_;
   if ((beginning && ticks_ > most_ticks_) || (state_ == State::kClosing && ticks_ > kClosingTicks)) {
-    end("it did not answer within " + patience + ": is it a sluice of this release, with the same --secret?");
+    end("it did not answer within " + patience + ": is it " + stream_->wanted() + "?");
     return true;
   }
   if (state_ != State::kOpen || !reading_) return false;
@@ -262,8 +259,7 @@ void SocketConnection::end(const Error& error) {
   }
   room_.notify_all();
   timer_.cancel();
-  error_code ignored;
-  stream_->socket().close(ignored);
+  stream_->close();
   early_.clear();
   const Ears ears = std::exchange(ears_, {});
   const Greeting greeting = std::exchange(greeting_, {});

@@ -13,6 +13,16 @@ TEST(HostAddress, NamesAHostAndAPort) {
   EXPECT_EQ(parse_hosts("a:1,b").value(), (std::vector<HostAddress>{{"a", 1}, {"b", HostAddress::kPort}}));
 }
 
+TEST(HostAddress, NamesARankOfAnMpiJob) {
+  const HostAddress third = HostAddress::of_rank(3);
+  EXPECT_EQ(third.text(), "rank 3");
+  EXPECT_EQ(HostAddress::parse(third.text()).value(), third);
+  EXPECT_FALSE(HostAddress::parse("a:9").value().is_rank());
+  for (const char* text : {"rank ", "rank -1", "rank x", "rank 3:7001", "rank 99999999999"})
+    EXPECT_FALSE(HostAddress::parse(text)) << text;
+  EXPECT_FALSE(parse_hosts("a:1,rank 3")) << "they are not chosen, but started";
+}
+
 TEST(HostAddress, WhatIsNoneIsRefusedWithAnExample) {
   for (const char* text :
        {"",     ":",          ":7001", "a:",    "a:b", "a:70000", "a:-1",  "::1",  "fe80::1:7001", "[::1", "[::1]7001",

@@ -25,7 +25,7 @@ INSTANTIATE_TEST_SUITE_P(, Both, testing::Bool(), [](const auto& tls) { return t
 TEST_P(Both, FramesGoEachWayInOrder) {
   Server server(secret_);
   Ear ear;  // outlives who speaks to it
-  Network network(secret_);
+  SocketNetwork network(secret_);
   const auto connection = network.connect(server.address(), kHello).value();
   connection->listen(ear.ears());
   for (uint8_t i = 0; i < 100; ++i) {
@@ -40,7 +40,7 @@ TEST_P(Both, FramesGoEachWayInOrder) {
 
 TEST_P(Both, AnUrgentFrameOvertakesALargeOne) {
   Server server(secret_);
-  Network network(secret_);
+  SocketNetwork network(secret_);
   const auto connection = network.connect(server.address(), kHello).value();
   ASSERT_TRUE(connection->send(frame_of(size_t{100} << 20, 1), Priority::kBulk));
   ASSERT_TRUE(connection->send(frame_of(10, 2), Priority::kUrgent));
@@ -51,7 +51,7 @@ TEST_P(Both, AnUrgentFrameOvertakesALargeOne) {
 TEST_P(Both, TheEndIsToldWithThePeersName) {
   auto server = std::make_unique<Server>(secret_);
   Ear ear;  // outlives who speaks to it
-  Network network(secret_);
+  SocketNetwork network(secret_);
   const auto connection = network.connect(server->address(), kHello).value();
   connection->listen(ear.ears());
   const std::string name = "host " + server->address().text();
@@ -66,7 +66,7 @@ TEST_P(Both, TheEndIsToldWithThePeersName) {
 TEST_P(Both, WhyAConnectionIsLeftIsToldToThePeer) {
   Server server(secret_);
   Ear ear;  // outlives who speaks to it
-  Network network(secret_);
+  SocketNetwork network(secret_);
   const auto connection = network.connect(server.address(), kHello).value();
   connection->listen(ear.ears());
   ASSERT_TRUE(connection->send(frame_of(100, 1), Priority::kBulk));
@@ -80,7 +80,7 @@ TEST_P(Both, WhyAConnectionIsLeftIsToldToThePeer) {
 
 TEST_P(Both, APeerOfAFormerPipelineIsRefusedInOneLine) {
   Server server(secret_);
-  Network network(secret_);
+  SocketNetwork network(secret_);
   Hello former = kHello;
   former.epoch = Server::kFormerEpoch;
   const auto refused = network.connect(server.address(), former);
@@ -91,7 +91,7 @@ TEST_P(Both, APeerOfAFormerPipelineIsRefusedInOneLine) {
 TEST_P(Both, WhoIsNotListenedToWaits) {
   const ConnectionOptions small{.patience = 60, .most_waiting = 1 << 20};
   Server server(secret_, small);
-  Network network(secret_);
+  SocketNetwork network(secret_);
   const auto connection = network.connect(server.address(), kHello, small).value();
   std::atomic<int> sent = 0;
   constexpr int kFrames = 400;
@@ -120,7 +120,7 @@ TEST_P(Both, HeartbeatsSayHowFarThePeerHasGot) {
   options.progress = [&] { return work.load(); };
   Server server(secret_, options);
   Ear ear;  // outlives who speaks to it
-  Network network(secret_);
+  SocketNetwork network(secret_);
   const auto connection = network.connect(server.address(), kHello).value();
   connection->listen(ear.ears());
   const auto wait_for = [&](uint64_t progress) {
@@ -138,7 +138,7 @@ TEST_P(Both, APeerThatHasNothingToSayIsNotGivenUp) {
   const ConnectionOptions options{.patience = 4};
   Server server(secret_, options);
   Ear ear;  // outlives who speaks to it
-  Network network(secret_);
+  SocketNetwork network(secret_);
   const auto connection = network.connect(server.address(), kHello, options).value();
   connection->listen(ear.ears());
   std::this_thread::sleep_for(std::chrono::seconds(6));
@@ -152,7 +152,7 @@ TEST_P(Both, ANetworkMayGoBeforeItsConnections) {
   Server server(secret_);
   std::shared_ptr<Connection> kept;
   {
-    Network network(secret_);
+    SocketNetwork network(secret_);
     kept = network.connect(server.address(), kHello).value();
   }
   EXPECT_FALSE(kept->send(frame_of(1, 1), Priority::kBulk));

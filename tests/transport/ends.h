@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "transport/network.h"
+#include "transport/socket_network.h"
 
 namespace sluice::test {
 
@@ -66,7 +66,7 @@ class Ear {
 class Server {
  public:
   explicit Server(const std::optional<Secret>& secret = {}, const ConnectionOptions& options = {})
-      : network(std::make_unique<Network>(secret)) {
+      : network(std::make_unique<SocketNetwork>(secret)) {
     const auto accept = [this](const Hello& hello, const std::shared_ptr<Connection>& connection) -> Status {
       if (hello.epoch == kFormerEpoch) return runtime_error("the pipeline has ended");
       const std::lock_guard lock(mutex_);

@@ -17,7 +17,7 @@ std::string error_of(const Result<std::shared_ptr<Connection>>& connection) {
 }
 
 std::string connect(const HostAddress& to, const std::optional<Secret>& secret = {}, double patience = 10) {
-  Network network(secret);
+  SocketNetwork network(secret);
   return error_of(network.connect(to, kHello, {.patience = patience}));
 }
 
@@ -66,18 +66,18 @@ TEST(HostilePeers, WithoutTheSecretNoMessageCanBeRead) {
 
 TEST(HostilePeers, OtherMachinesNeedASecret) {
   EXPECT_TRUE(says(connect({"192.0.2.1", 7001}), {"192.0.2.1:7001", "sluice secret", "--secret"}));
-  Network network({});
+  SocketNetwork network({});
   const auto accept = [](const Hello&, const std::shared_ptr<Connection>&) { return Status(); };
   const auto listening = network.listen({"0.0.0.0", 0}, accept);
   ASSERT_FALSE(listening);
   EXPECT_TRUE(says(listening.error().message, {"--listen 0.0.0.0:0", "sluice secret", "--secret"}));
-  Network safe(secret(1));
+  SocketNetwork safe(secret(1));
   EXPECT_TRUE(safe.listen({"0.0.0.0", 0}, accept));
 }
 
 TEST(HostilePeers, APortInUseIsNamed) {
   const Server server;
-  Network network({});
+  SocketNetwork network({});
   const auto second = network.listen(server.address(), [](const Hello&, const auto&) { return Status(); });
   ASSERT_FALSE(second);
   EXPECT_TRUE(says(second.error().message, {server.address().text(), "in use", "another port"}));
@@ -150,7 +150,7 @@ TEST(HostilePeers, WhoStopsInTheMiddleOfAFrameIsGivenUpAndHoldsUpNobody) {
   slow.send(bytes);
   // Others are served meanwhile.
   Server other_of_same_process;
-  Network network({});
+  SocketNetwork network({});
   const auto connection = network.connect(server.address(), kHello);
   EXPECT_TRUE(connection);
   slow.read_to_end();

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "transport/chunks.h"
-#include "transport/network.h"
+#include "transport/socket_network.h"
 
 namespace sluice::test {
 

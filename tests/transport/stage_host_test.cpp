@@ -46,7 +46,7 @@ class Coordinator {
   Ear ear;
 
  private:
-  Network network_;
+  SocketNetwork network_;
   uint64_t epoch_;
   HostAddress address_;
 
@@ -101,7 +101,7 @@ TEST(StageHost, BatchesOfAnotherPipelineAreRefused) {
   const auto host = open_host();
   Coordinator coordinator(*host);
   coordinator.set_up();
-  Network network({});
+  SocketNetwork network({});
   Hello former = coordinator.hello(Hello::Role::kBatches);
   const auto second = network.connect(host->address(), former);
   ASSERT_FALSE(second);
@@ -158,7 +158,7 @@ std::string heard_of(const Message& lie) {
   Heard heard;
   std::vector<std::shared_ptr<Connection>> all;  // the control connection first
   std::vector<std::thread> threads;
-  Network stage({});
+  SocketNetwork stage({});
   const auto accept = [&](const Hello&, const std::shared_ptr<Connection>& connection) -> Status {
     all.push_back(connection);
     const size_t i = all.size() - 1;

@@ -1,4 +1,4 @@
-#include "transport/network.h"
+#include "transport/socket_network.h"
 
 #include <netinet/tcp.h>
 
@@ -192,7 +192,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
 
 }  // namespace
 
-struct Network::Impl {
+struct SocketNetwork::Impl {
   explicit Impl(const std::optional<Secret>& secret) {
     if (secret) tls.emplace(*secret);
     thread = std::thread([this] { io->run(); });
@@ -230,16 +230,17 @@ struct Network::Impl {
   std::thread thread;
 };
 
-Network::Network(const std::optional<Secret>& secret) : impl_(std::make_unique<Impl>(secret)) {}
+SocketNetwork::SocketNetwork(const std::optional<Secret>& secret) : impl_(std::make_unique<Impl>(secret)) {}
 
-Network::~Network() {
+SocketNetwork::~SocketNetwork() {
   asio::post(*impl_->io, [this] { impl_->end_all(); });
   impl_->work.reset();
   impl_->thread.join();
 }
 
-Result<std::shared_ptr<Connection>> Network::connect(const HostAddress& to, const Hello& hello,
-                                                     const ConnectionOptions& options) {
+Result<std::shared_ptr<Connection>> SocketNetwork::connect(const HostAddress& to, const Hello& hello,
+                                                           const ConnectionOptions& options) {
+  if (to.is_rank()) return runtime_error(to.text() + ": only MPI reaches ranks: give HOST:PORT");
   Tls* tls = impl_->tls ? &*impl_->tls : nullptr;
   const auto attempt = std::make_shared<Attempt>(*impl_->io, tls, to, hello, options, impl_->keep());
   auto result = attempt->result();
@@ -274,7 +275,7 @@ Result<Tcp::acceptor> open_acceptor(asio::io_context& io, const HostAddress& at,
 
 }  // namespace
 
-Result<HostAddress> Network::listen(const HostAddress& at, Accept accept, const ConnectionOptions& options) {
+Result<HostAddress> SocketNetwork::listen(const HostAddress& at, Accept accept, const ConnectionOptions& options) {
   SLUICE_TRY(Tcp::acceptor acceptor, open_acceptor(*impl_->io, at, impl_->tls.has_value()));
   const HostAddress listening{at.host, acceptor.local_endpoint().port()};
   const auto listener = std::make_shared<Listener>(std::move(acceptor), impl_->tls ? &*impl_->tls : nullptr,
