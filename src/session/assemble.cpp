@@ -64,6 +64,7 @@ class Assembler {
     RemotePlan plan{.id = ModelId(static_cast<int32_t>(pipelines_.size())),
                     .hosts = {},
                     .secret = parts_.secret,
+                    .job = parts_.job,
                     .patience = parts_.patience,
                     .recipes = recipes_for(model, options),
                     .n_tokens = parts_.model->hparams().n_vocab,

@@ -27,6 +27,7 @@ struct Parts {
   std::vector<HostOptions> hosts;                           // of the model's stages; empty: they are in this process
   std::vector<HostOptions> draft_hosts;                     // of the first drafts; likewise
   std::optional<Secret> secret;                             // for them
+  std::shared_ptr<MpiJob> job;                              // whose ranks the hosts are; null: reached over TCP
   double patience = 5.0;                                    // seconds that a silent host is given
   std::function<bool(uint64_t, uint64_t)> on_weights_sent;  // to them: blocks so far, and in all; false: stop
   int32_t host_threads = 0;                                 // a stage there; 0: as the host likes

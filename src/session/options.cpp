@@ -20,23 +20,28 @@ Status check_sources(const SessionOptions& options) {
 }
 
 Status check_hosts(const SessionOptions& options) {
-  const bool asked = options.executor == ExecutorKind::kHosts;
+  if (options.executor == ExecutorKind::kMpi && !options.job)
+    return input_error("--executor mpi needs ranks: start it by mpirun or srun, as in mpirun -n 4 sluice run …");
   if (options.draft_hosts.size() > options.drafts.size())
     return input_error("--hosts names " + std::to_string(options.draft_hosts.size()) +
                        " hosts of draft models, and --draft gives " + std::to_string(options.drafts.size()) +
                        ": give a --draft for each, or leave role = \"draft\" out");
   if (options.hosts.empty()) {
-    if (asked) return input_error("--executor hosts needs --hosts, as in --hosts a:7001,b:7001");
+    if (options.executor == ExecutorKind::kHosts)
+      return input_error("--executor hosts needs --hosts, as in --hosts a:7001,b:7001");
     return options.secret.empty() ? Status() : input_error("--secret is for --hosts: name them, or leave it out");
   }
   if (options.simulated())
     return input_error("--hosts are real and --executor virtual is simulated: leave one of them out");
+  if (options.job && !options.secret.empty())
+    return input_error("--secret is for --hosts, and MPI speaks without TLS: leave it out");
   if (options.hosts_say_layers() && !options.cuts.empty())
     return input_error("--cuts and the layers of the hosts in the file of --hosts say the same: leave one of them out");
   const size_t stages = options.hosts.size();
   if (!options.cuts.empty() && options.cuts.size() + 1 != stages)
-    return input_error("--cuts makes " + std::to_string(options.cuts.size() + 1) + " stages, and --hosts names " +
-                       std::to_string(stages) + ": give one cut fewer than hosts");
+    return input_error("--cuts makes " + std::to_string(options.cuts.size() + 1) + " stages, and " +
+                       (options.job ? "there are " + std::to_string(stages) + " ranks: give one cut fewer than ranks"
+                                    : "--hosts names " + std::to_string(stages) + ": give one cut fewer than hosts"));
   return {};
 }
 

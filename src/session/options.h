@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,13 @@
 
 namespace sluice {
 
-enum class ExecutorKind : uint8_t { kThreads, kHosts, kVirtual };
-inline constexpr Choice<ExecutorKind> kExecutors[] = {
-    {"threads", ExecutorKind::kThreads}, {"hosts", ExecutorKind::kHosts}, {"virtual", ExecutorKind::kVirtual}};
+class MpiJob;
+
+enum class ExecutorKind : uint8_t { kThreads, kHosts, kMpi, kVirtual };
+inline constexpr Choice<ExecutorKind> kExecutors[] = {{"threads", ExecutorKind::kThreads},
+                                                      {"hosts", ExecutorKind::kHosts},
+                                                      {"mpi", ExecutorKind::kMpi},
+                                                      {"virtual", ExecutorKind::kVirtual}};
 
 enum class Compute : uint8_t { kFull, kLazy };
 inline constexpr Choice<Compute> kComputes[] = {{"full", Compute::kFull}, {"lazy", Compute::kLazy}};
@@ -52,6 +57,7 @@ struct SessionOptions {
   ExecutorKind executor = ExecutorKind::kThreads;
   std::vector<HostOptions> hosts;        // of the target's stages, one each; empty: they are in this process
   std::vector<HostOptions> draft_hosts;  // of the first draft models, one each; the others are in this process
+  std::shared_ptr<MpiJob> job;           // whose ranks are the hosts; null: they are reached over TCP
   std::string secret;                    // a file; without one the hosts are this machine
   double patience = 5.0;                 // seconds that a silent host is given
   std::string profile;                   // empty: `uniform` when simulated, else not paced

@@ -68,7 +68,7 @@ Result<Session> Session::open(const SessionOptions& options, Heads heads, const 
 // Each of them holds a stage.
 Status Session::take_hosts() {
   if (options_.hosts.empty()) return {};
-  options_.executor = ExecutorKind::kHosts;
+  options_.executor = options_.job ? ExecutorKind::kMpi : ExecutorKind::kHosts;
   options_.stages = static_cast<int32_t>(options_.hosts.size());
   if (options_.hosts_say_layers())
     for (int32_t cut = 0; options_.cuts.size() + 1 < options_.hosts.size();)
@@ -165,6 +165,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
               .hosts = options_.hosts,
               .draft_hosts = options_.draft_hosts,
               .secret = secret_,
+              .job = options_.job,
               .patience = options_.patience,
               .on_weights_sent = options_.on_weights_sent,
               .host_threads = asked_threads_,

@@ -114,6 +114,9 @@ Status Session::take_cuts() {
     }
     const std::string trained =
         "--head " + file->path() + " was trained for " + std::to_string(head.stages()) + " stages";
+    if (options_.job && options_.cuts.empty())
+      return input_error(trained + ", and there are " + std::to_string(options_.hosts.size()) +
+                         " ranks: start as many as it has stages");
     if (!options_.hosts.empty() && options_.cuts.empty())
       return input_error(trained + ", and --hosts names " + std::to_string(options_.hosts.size()) +
                          ": name a host for each; one may be named several times");

@@ -3,12 +3,16 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "transport/address.h"
 #include "transport/connection.h"
+#include "transport/secret.h"
 #include "wire/hello.h"
 
 namespace sluice {
+
+class MpiJob;
 
 // All of its connections are served by one thread, the network's. Thread safety: any thread but that one.
 class Network {
@@ -26,5 +30,8 @@ class Network {
   using Accept = std::function<Status(const Hello&, const std::shared_ptr<Connection>&)>;
   virtual Result<HostAddress> listen(const HostAddress& at, Accept accept, const ConnectionOptions& options = {}) = 0;
 };
+
+// Between the ranks of the job, if there is one; else over TCP, inside TLS if there is a secret.
+std::unique_ptr<Network> make_network(const std::shared_ptr<MpiJob>& job, const std::optional<Secret>& secret);
 
 }  // namespace sluice

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "transport/socket_network.h"
+#include "transport/network.h"
 #include "transport/weight_server.h"
 #include "wire/codec.h"
 #include "wire/hello.h"
@@ -30,7 +30,7 @@ class RemotePipeline final : public RemoteStages {
         epoch_(random_epoch()),
         ready_(plan_.recipes.size()),
         arrivals_(plan_.recipes),
-        network_(std::make_unique<SocketNetwork>(plan_.secret)) {
+        network_(make_network(plan_.job, plan_.secret)) {
     if (plan_.model != nullptr)
       weights_.emplace(*plan_.model, plan_.on_sent, [this](const Error& error) { fail(error); });
     for (const StageRecipe& recipe : plan_.recipes) reports_.emplace_back(plan_.id, recipe, plan_.n_tokens);

@@ -15,10 +15,13 @@
 
 namespace sluice {
 
+class MpiJob;
+
 struct RemotePlan {
   ModelId id = kTarget;              // of the model
   std::vector<HostAddress> hosts;    // one a stage; a host may hold several
   std::optional<Secret> secret;      // without one: this machine only
+  std::shared_ptr<MpiJob> job;       // whose ranks the hosts are; null: they are reached over TCP
   double patience = 5.0;             // seconds that a silent host is given
   std::vector<StageRecipe> recipes;  // of its stages, with the identity of their files
   int32_t n_tokens = 0;              // of the target's vocabulary

@@ -10,7 +10,7 @@
 
 #include "base/machine_memory.h"
 #include "transport/held_stage.h"
-#include "transport/socket_network.h"
+#include "transport/network.h"
 
 namespace sluice {
 
@@ -60,7 +60,7 @@ class StageHost::Impl {
   explicit Impl(const StageHostOptions& options)
       : options_(options),
         budget_(options.memory > 0 ? options.memory : machine_memory()),
-        network_(std::make_unique<SocketNetwork>(options.secret)) {}
+        network_(make_network(options.job, options.secret)) {}
 
   ~Impl() {
     {

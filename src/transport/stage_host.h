@@ -13,9 +13,12 @@
 
 namespace sluice {
 
+class MpiJob;
+
 struct StageHostOptions {
   HostAddress listen{"127.0.0.1", HostAddress::kPort};
   std::optional<Secret> secret;  // without one: this machine only
+  std::shared_ptr<MpiJob> job;   // whose ranks come, instead of who comes to `listen`; null: none
   std::string models;            // a folder of GGUF files beside the paths that coordinators name; empty: none
   WeightCache cache;             // of what coordinators send; no folder: nothing is fetched
   int64_t memory = 0;            // bytes for all stages; 0: what this machine has

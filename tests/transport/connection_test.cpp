@@ -1,4 +1,4 @@
-// Two ends that mean well: frames both ways, with and without TLS, back-pressure, heartbeats, ends.
+// Two ends that mean well: frames both ways, back-pressure, heartbeats, ends; over TCP, inside TLS, between MPI ranks.
 #include "transport/connection.h"
 
 #include <gtest/gtest.h>
@@ -16,17 +16,20 @@ using namespace test;
 
 Bytes frame_of(size_t n, uint8_t value) { return Bytes(n, std::byte{value}); }
 
-class Both : public testing::TestWithParam<bool> {
+class Both : public testing::TestWithParam<Carrier> {
  protected:
-  std::optional<Secret> secret_ = GetParam() ? std::optional(secret(1)) : std::nullopt;
+  Ends ends_{GetParam()};
 };
-INSTANTIATE_TEST_SUITE_P(, Both, testing::Bool(), [](const auto& tls) { return tls.param ? "Tls" : "Plain"; });
+std::string carrier_name(const testing::TestParamInfo<Carrier>& carrier) {
+  return carrier.param == Carrier::kTcp ? "Plain" : carrier.param == Carrier::kTls ? "Tls" : "Mpi";
+}
+INSTANTIATE_TEST_SUITE_P(, Both, testing::Values(Carrier::kTcp, Carrier::kTls, Carrier::kMpi), carrier_name);
 
 TEST_P(Both, FramesGoEachWayInOrder) {
-  Server server(secret_);
+  Server server(ends_.there());
   Ear ear;  // outlives who speaks to it
-  SocketNetwork network(secret_);
-  const auto connection = network.connect(server.address(), kHello).value();
+  const auto network = ends_.here();
+  const auto connection = network->connect(server.address(), kHello).value();
   connection->listen(ear.ears());
   for (uint8_t i = 0; i < 100; ++i) {
     ASSERT_TRUE(connection->send(frame_of(1 + i * 1000u, i), Priority::kBulk));
@@ -39,9 +42,9 @@ TEST_P(Both, FramesGoEachWayInOrder) {
 }
 
 TEST_P(Both, AnUrgentFrameOvertakesALargeOne) {
-  Server server(secret_);
-  SocketNetwork network(secret_);
-  const auto connection = network.connect(server.address(), kHello).value();
+  Server server(ends_.there());
+  const auto network = ends_.here();
+  const auto connection = network->connect(server.address(), kHello).value();
   ASSERT_TRUE(connection->send(frame_of(size_t{100} << 20, 1), Priority::kBulk));
   ASSERT_TRUE(connection->send(frame_of(10, 2), Priority::kUrgent));
   EXPECT_EQ(server.ear.next(), frame_of(10, 2));
@@ -49,12 +52,12 @@ TEST_P(Both, AnUrgentFrameOvertakesALargeOne) {
 }
 
 TEST_P(Both, TheEndIsToldWithThePeersName) {
-  auto server = std::make_unique<Server>(secret_);
+  auto server = std::make_unique<Server>(ends_.there());
   Ear ear;  // outlives who speaks to it
-  SocketNetwork network(secret_);
-  const auto connection = network.connect(server->address(), kHello).value();
+  const auto network = ends_.here();
+  const auto connection = network->connect(server->address(), kHello).value();
   connection->listen(ear.ears());
-  const std::string name = "host " + server->address().text();
+  const std::string name = ends_.name(server->address());
   EXPECT_EQ(connection->peer(), name);
   server.reset();
   EXPECT_NE(ear.end().find(name), std::string::npos);
@@ -64,10 +67,10 @@ TEST_P(Both, TheEndIsToldWithThePeersName) {
 }
 
 TEST_P(Both, WhyAConnectionIsLeftIsToldToThePeer) {
-  Server server(secret_);
+  Server server(ends_.there());
   Ear ear;  // outlives who speaks to it
-  SocketNetwork network(secret_);
-  const auto connection = network.connect(server.address(), kHello).value();
+  const auto network = ends_.here();
+  const auto connection = network->connect(server.address(), kHello).value();
   connection->listen(ear.ears());
   ASSERT_TRUE(connection->send(frame_of(100, 1), Priority::kBulk));
   server.ear.next();
@@ -79,20 +82,20 @@ TEST_P(Both, WhyAConnectionIsLeftIsToldToThePeer) {
 }
 
 TEST_P(Both, APeerOfAFormerPipelineIsRefusedInOneLine) {
-  Server server(secret_);
-  SocketNetwork network(secret_);
+  Server server(ends_.there());
+  const auto network = ends_.here();
   Hello former = kHello;
   former.epoch = Server::kFormerEpoch;
-  const auto refused = network.connect(server.address(), former);
+  const auto refused = network->connect(server.address(), former);
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().message, "host " + server.address().text() + ": the pipeline has ended");
+  EXPECT_EQ(refused.error().message, ends_.name(server.address()) + ": the pipeline has ended");
 }
 
 TEST_P(Both, WhoIsNotListenedToWaits) {
   const ConnectionOptions small{.patience = 60, .most_waiting = 1 << 20};
-  Server server(secret_, small);
-  SocketNetwork network(secret_);
-  const auto connection = network.connect(server.address(), kHello, small).value();
+  Server server(ends_.there(), small);
+  const auto network = ends_.here();
+  const auto connection = network->connect(server.address(), kHello, small).value();
   std::atomic<int> sent = 0;
   constexpr int kFrames = 400;
   std::thread sender([&] {
@@ -118,10 +121,10 @@ TEST_P(Both, HeartbeatsSayHowFarThePeerHasGot) {
   std::atomic<uint64_t> work = 7;
   ConnectionOptions options;
   options.progress = [&] { return work.load(); };
-  Server server(secret_, options);
+  Server server(ends_.there(), options);
   Ear ear;  // outlives who speaks to it
-  SocketNetwork network(secret_);
-  const auto connection = network.connect(server.address(), kHello).value();
+  const auto network = ends_.here();
+  const auto connection = network->connect(server.address(), kHello).value();
   connection->listen(ear.ears());
   const auto wait_for = [&](uint64_t progress) {
     for (int i = 0; i < 6000 && connection->peer_progress() != progress; ++i)
@@ -136,10 +139,10 @@ TEST_P(Both, HeartbeatsSayHowFarThePeerHasGot) {
 // Longer than the patience, with nothing to say but heartbeats.
 TEST_P(Both, APeerThatHasNothingToSayIsNotGivenUp) {
   const ConnectionOptions options{.patience = 4};
-  Server server(secret_, options);
+  Server server(ends_.there(), options);
   Ear ear;  // outlives who speaks to it
-  SocketNetwork network(secret_);
-  const auto connection = network.connect(server.address(), kHello, options).value();
+  const auto network = ends_.here();
+  const auto connection = network->connect(server.address(), kHello, options).value();
   connection->listen(ear.ears());
   std::this_thread::sleep_for(std::chrono::seconds(6));
   EXPECT_FALSE(ear.ended());
@@ -149,11 +152,11 @@ TEST_P(Both, APeerThatHasNothingToSayIsNotGivenUp) {
 }
 
 TEST_P(Both, ANetworkMayGoBeforeItsConnections) {
-  Server server(secret_);
+  Server server(ends_.there());
   std::shared_ptr<Connection> kept;
   {
-    SocketNetwork network(secret_);
-    kept = network.connect(server.address(), kHello).value();
+    const auto network = ends_.here();
+    kept = network->connect(server.address(), kHello).value();
   }
   EXPECT_FALSE(kept->send(frame_of(1, 1), Priority::kBulk));
   kept->close();

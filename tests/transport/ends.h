@@ -1,4 +1,4 @@
-// The two ends of a connection in one process.
+// The two ends of a connection in one process, whatever carries it.
 #pragma once
 
 #include <condition_variable>
@@ -9,6 +9,9 @@
 #include <optional>
 #include <thread>
 
+#include "transport/fake_mpi.h"
+#include "transport/mpi_job.h"
+#include "transport/raw_peer.h"
 #include "transport/socket_network.h"
 
 namespace sluice::test {
@@ -62,11 +65,32 @@ class Ear {
   std::optional<std::string> end_;
 };
 
+enum class Carrier : uint8_t { kTcp, kTls, kMpi };
+
+// What two ends reach each other by.
+class Ends {
+ public:
+  explicit Ends(Carrier carrier) : secret_(carrier == Carrier::kTls ? std::optional(secret(1)) : std::nullopt) {
+    if (carrier == Carrier::kMpi) ranks_ = std::make_unique<Ranks>(2);
+  }
+  std::unique_ptr<Network> here() { return make_network(ranks_ ? ranks_->job(0) : nullptr, secret_); }
+  std::unique_ptr<Network> there() { return make_network(ranks_ ? ranks_->job(1) : nullptr, secret_); }
+  // Of who listens there.
+  std::string name(const HostAddress& address) const {
+    return ranks_ ? ranks_->job(0)->name(address.rank) : kHost + address.text();
+  }
+
+ private:
+  const std::optional<Secret> secret_;
+  std::unique_ptr<Ranks> ranks_;
+};
+
 // A process that listens and keeps the connection that it accepted.
 class Server {
  public:
   explicit Server(const std::optional<Secret>& secret = {}, const ConnectionOptions& options = {})
-      : network(std::make_unique<SocketNetwork>(secret)) {
+      : Server(std::make_unique<SocketNetwork>(secret), options) {}
+  explicit Server(std::unique_ptr<Network> by, const ConnectionOptions& options = {}) : network(std::move(by)) {
     const auto accept = [this](const Hello& hello, const std::shared_ptr<Connection>& connection) -> Status {
       if (hello.epoch == kFormerEpoch) return runtime_error("the pipeline has ended");
       const std::lock_guard lock(mutex_);
@@ -75,11 +99,12 @@ class Server {
       connection->listen(ear.ears());
       return {};
     };
-    port = network->listen({"127.0.0.1", 0}, accept, options).value().port;
+    address_ = network->listen({"127.0.0.1", 0}, accept, options).value();
+    port = address_.port;
   }
 
   static constexpr uint64_t kFormerEpoch = 1;
-  HostAddress address() const { return {"127.0.0.1", port}; }
+  const HostAddress& address() const { return address_; }
   std::shared_ptr<Connection> accepted() {
     const std::lock_guard lock(mutex_);
     return accepted_;
@@ -94,6 +119,7 @@ class Server {
   uint16_t port = 0;
 
  private:
+  HostAddress address_;
   std::mutex mutex_;
   std::shared_ptr<Connection> accepted_;
   int n_accepted_ = 0;

@@ -142,7 +142,7 @@ TEST(HostilePeers, AStrangerCannotSendMuch) {
 }
 
 TEST(HostilePeers, WhoStopsInTheMiddleOfAFrameIsGivenUpAndHoldsUpNobody) {
-  Server server({}, {.patience = 2});
+  Server server(std::nullopt, {.patience = 2});
   RawPeer slow(server.port);
   slow.send(Message(kHello));
   Bytes bytes = chunks_of(Batch{.id = BatchId(1), .hidden = std::vector<float>(1000)});
@@ -158,7 +158,7 @@ TEST(HostilePeers, WhoStopsInTheMiddleOfAFrameIsGivenUpAndHoldsUpNobody) {
 
 // It goes on with heartbeats, so it lives; but the frame is never whole.
 TEST(HostilePeers, WhoNeverEndsAFrameIsGivenUp) {
-  Server server({}, {.patience = 2});
+  Server server(std::nullopt, {.patience = 2});
   RawPeer peer(server.port);
   peer.send(Message(kHello));
   ChunkWriter writer;
@@ -182,7 +182,7 @@ TEST(HostilePeers, WhoNeverEndsAFrameIsGivenUp) {
 }
 
 TEST(HostilePeers, ASilentStrangerIsSentAway) {
-  Server server({}, {.patience = 1}), safe(secret(1), {.patience = 1});
+  Server server(std::nullopt, {.patience = 1}), safe(secret(1), {.patience = 1});
   for (const uint16_t port : {server.port, safe.port}) {
     RawPeer peer(port);
     static_cast<void>(peer.read_to_end());
