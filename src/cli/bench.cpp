@@ -22,6 +22,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "method/methods.h"
 #include "session/auto_method.h"
 #include "session/installation.h"
@@ -388,7 +389,9 @@ void add_bench(CLI::App& app, Action& action) {
   for (const char* replaced : {"--method", "--temp"}) command.remove_option(command.get_option(replaced));
   command.callback([options, concurrency, &command, &action] {
     if (options->arrivals > 0 && concurrency->count() == 0) options->concurrency = {16};
-    action = [options, &command] { return bench(command, *options); };
+    action = [options, &command] {
+      return over_ranks(command, options->session, [&] { return bench(command, *options); });
+    };
   });
 }
 

@@ -8,6 +8,7 @@
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/ranks.h"
 #include "cli/report.h"
 #include "session/auto_method.h"
 
@@ -111,7 +112,11 @@ void add_chat(CLI::App& app, Action& action) {
   add_model_option(command, options->session.model);
   add_engine_options(command, options->session);
   add_generation_options(command, options->session);
-  command.callback([options, &command, &action] { action = [options, &command] { return chat(command, *options); }; });
+  command.callback([options, &command, &action] {
+    action = [options, &command] {
+      return over_ranks(command, options->session, [&] { return chat(command, *options); });
+    };
+  });
 }
 
 }  // namespace sluice

@@ -21,6 +21,7 @@
 #include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "cli/ranks.h"
 #include "cli/usage.h"
 #include "compute/kernels/kernels.h"
 #include "model/mapped_ranges.h"
@@ -28,14 +29,6 @@
 namespace sluice {
 
 namespace {
-
-int report(const Error& error) {
-  std::string line = error.message;
-  for (char& c : line)
-    if (c == '\n') c = ' ';
-  std::fprintf(stderr, "sluice: %s\n", line.c_str());
-  return static_cast<int>(error.kind);
-}
 
 int finish(const Status& status) { return status ? 0 : report(status.error()); }
 
@@ -89,12 +82,14 @@ int run_program(int argc, char** argv) {
   add_stage(app, action);
   add_up(app, action);
   add_secret(app, action);
-  if (argc <= 1) return finish(print(app.help()));
+  if (argc <= 1) return is_follower() ? 0 : finish(print(app.help()));
   if (const Status status = choose_instruction_set(); !status) return finish(status);
-  if (const Status status = refuse_foreign(app, {argv + 1, argv + argc}); !status) return finish(status);
+  if (const Status status = refuse_foreign(app, {argv + 1, argv + argc}); !status)
+    return is_follower() ? 0 : finish(status);
   try {
     app.parse(arguments_of(argc, argv));
   } catch (const CLI::ParseError& error) {
+    if (is_follower()) return 0;  // rank 0 says it, of the same command line
     if (error.get_exit_code() != 0) return report(explain(app, error));
     std::ostringstream help;
     app.exit(error, help, help);

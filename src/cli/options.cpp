@@ -133,8 +133,10 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
                   "First layers of the second, third, … stage, e.g. 10,20 for three stages")
       .check(whole_number(1))
       ->excludes(stages);
-  add_choice(command, "--executor", options.executor, kExecutors,
-             "threads: a thread a stage; hosts: those of --hosts; virtual: on a simulated clock");
+  add_choice(
+      command, "--executor", options.executor, kExecutors,
+      "threads: a thread a stage; hosts: those of --hosts; mpi: the ranks that mpirun or srun has started, which "
+      "is the default there; virtual: on a simulated clock");
   add_hosts_options(command, options, *stages);
   command.add_option(
       "--profile", options.profile,

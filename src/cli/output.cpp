@@ -25,6 +25,14 @@ Status print(const std::string& text) {
   return {};
 }
 
+int report(const Error& error) {
+  std::string line = error.message;
+  for (char& c : line)
+    if (c == '\n') c = ' ';
+  std::fprintf(stderr, "sluice: %s\n", line.c_str());
+  return static_cast<int>(error.kind);
+}
+
 Status check_writable(const std::string& option, const std::string& path) {
   const auto bad = [&](const std::string& why) { return input_error(option + " " + path + ": " + why); };
   std::error_code error;

@@ -14,6 +14,9 @@ void occupy_standard_streams();
 // Writes to stdout; an error if it can't be written.
 Status print(const std::string& text);
 
+// Says on stderr, in a line, what went wrong; gives the exit status.
+int report(const Error& error);
+
 // Whether a file can be written there, found out before hours of work instead of after: an input error that names
 // `option`. Leaves no file behind.
 Status check_writable(const std::string& option, const std::string& path);

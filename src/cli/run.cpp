@@ -7,6 +7,7 @@
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/ranks.h"
 #include "cli/report.h"
 #include "session/auto_method.h"
 #include "session/installation.h"
@@ -96,7 +97,8 @@ void add_run(CLI::App& app, Action& action) {
       "  sluice run \"Why is the sky blue?\"\n"
       "  sluice run --stages 10 --executor virtual --profile paper-8x --trace timeline.html \"Count to ten.\"\n"
       "  sluice run -m model.gguf --method ar --temp 0.8 --seed 7 --json - < prompt.txt\n"
-      "  sluice run -m model.gguf --hosts hosts.toml \"Over several machines: see docs/hosts.md.\"");
+      "  sluice run -m model.gguf --hosts hosts.toml \"Over several machines: see docs/hosts.md.\"\n"
+      "  mpirun -n 4 sluice run -m model.gguf \"Hello\"");
   command.add_option("prompt", options->prompt,
                      "The prompt, in quotes (default: an example); - reads it from standard input");
   command.add_option("--system", options->system, "System message before the prompt");
@@ -107,7 +109,11 @@ void add_run(CLI::App& app, Action& action) {
   command.add_flag("--json", options->json, "One JSON object on stdout, nothing else there");
   command.add_option("--trace", options->trace,
                      "Write every event: Chrome trace format, or a timeline page if it ends in .html");
-  command.callback([options, &command, &action] { action = [options, &command] { return run(command, *options); }; });
+  command.callback([options, &command, &action] {
+    action = [options, &command] {
+      return over_ranks(command, options->session, [&] { return run(command, *options); });
+    };
+  });
 }
 
 }  // namespace sluice

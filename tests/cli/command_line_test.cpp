@@ -168,7 +168,7 @@ TEST(CommandLine, RefusesValuesOutOfRange) {
       {{"--depth", "0"}, {"--depth"}},
       {{"--threads", "0"}, {"--threads", "1 to 256"}},
       {{"--threads", "100000"}, {"--threads", "1 to 256"}},
-      {{"--executor", "magic"}, {"--executor", "threads, hosts or virtual"}},
+      {{"--executor", "magic"}, {"--executor", "threads, hosts, mpi or virtual"}},
       {{"--compute", "none"}, {"--compute", "full or lazy"}},
       {{"--compute", "lazy"}, {"--compute lazy", "--executor virtual"}},
       {{"--compute", "lazy", "--executor", "threads"}, {"--compute lazy", "--executor virtual"}},

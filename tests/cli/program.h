@@ -36,6 +36,7 @@ class Program {
   std::string read_line();
   void close_out();
   void signal(int number);
+  pid_t pid() const { return pid_; }
   // Reads the rest and waits for the end. A program that is still there after a minute is killed.
   Ran wait();
 
