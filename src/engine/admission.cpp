@@ -158,7 +158,7 @@ void Admission::begin(Request& request) {
       lanes_[m].fork(*origin, request, kept[m]);
     else
       lanes_[m].open(request);
-  request.stats.reused_tokens = static_cast<int64_t>(kept.front());
+  if (!request.has_begun()) request.stats.reused_tokens = static_cast<int64_t>(kept.front());
   reserved_ += request.reserved_cells;
   if (takes_over) reserved_ -= origin->reserved_cells;
   if (request.spec.continues) {
@@ -169,12 +169,29 @@ void Admission::begin(Request& request) {
   count_promised(request);
 }
 
-// A finished request's: it can still be looked at, and who continues it computes all of its tokens again.
-void Admission::give_up_cells(Request& request) {
+void Admission::let_go(Request& request) {
   for (Lane& lane : lanes_) lane.close(request);
   by_sequence_.erase(request.sequence);
   request.sequence = SequenceId();
-  reserved_ -= std::exchange(request.reserved_cells, 0);
+  reserved_ -= request.reserved_cells;
+}
+
+// A finished request's: it can still be looked at, and who continues it computes all of its tokens again.
+void Admission::give_up_cells(Request& request) {
+  let_go(request);
+  request.reserved_cells = 0;
+}
+
+// Of one that continued another the predecessor is forgotten already.
+void Admission::start_over(std::span<Request* const> running) {
+  for (Request* request : running) {
+    let_go(*request);
+    count_promised(*request);
+    request->spec.continues.reset();
+  }
+  for (auto& [id, request] : requests_)
+    if (request.sequence.valid() && request.finish != Finish::kFailed) give_up_cells(request);
+  waiting_.insert(waiting_.begin(), running.begin(), running.end());
 }
 
 void Admission::release(RequestId id) {

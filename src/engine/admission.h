@@ -31,6 +31,9 @@ class Admission {
   // The first that waits for nothing but cells, if there is room for it: it holds its cells then and has a sequence,
   // its predecessor's if it continues one, which is forgotten. Null: it must wait.
   Request* next();
+  // What models knew of sequences is lost. Those who run wait again, before all others, and begin with the tokens that
+  // they have by then; finished ones hold nothing any more. REQUIRES: of the trees of `running` nothing has entered.
+  void start_over(std::span<Request* const> running);
   // Out of the queue: the first, or one that has not begun. REQUIRES: waiting() > 0.
   Request& drop_first();
   void withdraw(Request& request);
@@ -61,6 +64,7 @@ class Admission {
   bool make_room(const Request& request);
   bool fits(const Request& request);
   void begin(Request& request);
+  void let_go(Request& request);
   void give_up_cells(Request& request);
 
   std::span<Lane> lanes_;

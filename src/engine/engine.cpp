@@ -70,6 +70,7 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   const size_t cells =
       std::min(spec.prompt.size() + static_cast<size_t>(spec.max_tokens), static_cast<size_t>(options_.context));
   SLUICE_TRY_STATUS(admission_.check_room(cells));
+  look_for_stages();
   Request& request = admission_.add(std::move(spec), cells);
   request.take(std::move(means));
   request.stats.submitted = executor_->now();
@@ -88,12 +89,10 @@ Status Engine::check_request(const RequestSpec& spec) const {
 void Engine::cancel(RequestId id) {
   Request& request = admission_.find(id);
   if (request.finish != Finish::kNone) return;
-  if (request.sequence.valid()) {
-    finish(request, Finish::kCancelled);
-    return tell_dead();
-  }
-  admission_.withdraw(request);
-  request.finish = Finish::kCancelled;
+  if (!request.sequence.valid()) admission_.withdraw(request);
+  if (!request.has_begun()) return void(request.finish = Finish::kCancelled);
+  finish(request, Finish::kCancelled);
+  tell_dead();
 }
 
 void Engine::release(RequestId id) {
@@ -161,10 +160,12 @@ void Engine::admit() {
       fail(admission_.drop_first(), "the cells that it needs were held by requests that broke");
       continue;
     }
+    if (!request->has_begun()) {
+      for (const SourceSlot& slot : request->sources)
+        if (slot.local) slot.local->observe(request->tokens);
+      request->trust_before = guesses_.share(policy::kFirstTrust);
+    }
     request->first_batch = BatchId(next_batch_);
-    for (const SourceSlot& slot : request->sources)
-      if (slot.local) slot.local->observe(request->tokens);
-    request->trust_before = guesses_.share(policy::kFirstTrust);
     running_.push_back(request);
   }
 }

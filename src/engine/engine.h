@@ -75,8 +75,12 @@ class Engine {
   size_t held_cells() const;
   // Waits for the next event, handles all that has happened, feeds the first stage. What breaks one request ends that
   // request (Finish::kFailed); when a worker or the engine itself fails, all end, and this error is what every later
-  // step says. REQUIRES: busy() or a time to wait for, unless it has failed.
+  // step says. When stages of the target are lost, requests go on from their tokens to the same ones; if nobody has
+  // room for their layers, all end by one error, and what is submitted later looks for stages again. REQUIRES: busy()
+  // or a time to wait for, unless it has failed.
   Result<std::vector<Progress>> step();
+  // Whether nobody has the layers of stages that were lost. The next submit() looks again.
+  bool lacks_stages() const { return lost_.has_value(); }
   // Asks for a time on the engine's clock to wait for: a step() ends then, at the latest, also when nothing is running.
   void wake_at(double time);
 
@@ -106,9 +110,13 @@ class Engine {
   void accept(Request& request, const Accepted& accepted);
   void finish(Request& request, Finish finish);
   void fail(Request& request, const std::string& why);
+  void end_with(Request& request, const Error& error);
   void fail_all(const Error& error);
   void prune(Request& request, const std::vector<NodeId>& nodes, Fate fate);
   void tell_dead();
+  void start_over();
+  void give_up(const StagesLost& lost);
+  void look_for_stages();
   void feed();
   bool feed_idle();
   void send(Lane& lane, const std::vector<Planned>& plan);
@@ -129,6 +137,7 @@ class Engine {
   std::vector<Progress> progress_;  // since the last step
   Trust guesses_;                   // of all requests
   std::optional<Error> failed_;     // what ended the engine
+  std::optional<uint32_t> lost_;    // the generation of stages after whose loss nobody had room for their layers
   int64_t next_batch_ = 0;
   int64_t n_batches_ = 0;
   double coordinator_seconds_ = 0;

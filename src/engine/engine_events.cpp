@@ -30,6 +30,11 @@ Status Engine::handle(const Event& event) {
       if (lane.head()) lane.head()->arrived(*taps);
   } else if (const auto* failed = std::get_if<WorkerFailed>(&event)) {
     return tl::unexpected<Error>(failed->error);
+  } else if (const auto* replaced = std::get_if<StagesReplaced>(&event)) {
+    start_over();
+    executor_->resume(replaced->generation);
+  } else if (const auto* lost = std::get_if<StagesLost>(&event)) {
+    give_up(*lost);
   }
   return {};
 }
@@ -126,8 +131,12 @@ void Engine::finish(Request& request, Finish finish) {
 
 // Its state may contradict itself, so nothing that it held is given to others, and nothing is said of it any more.
 void Engine::fail(Request& request, const std::string& why) {
+  end_with(request, {ErrorKind::kRuntime, "request " + std::to_string(request.id.value) + " failed: " + why});
+}
+
+void Engine::end_with(Request& request, const Error& error) {
   request.finish = Finish::kFailed;
-  request.error = {ErrorKind::kRuntime, "request " + std::to_string(request.id.value) + " failed: " + why};
+  request.error = error;
   request.decode_end.assign(target().traffic().stages().begin(), target().traffic().stages().end());
   admission_.count_promised(request);
   std::erase(running_, &request);

@@ -55,7 +55,7 @@ void Lane::continue_from(Request& previous, Request& request, size_t kept) {
 
 void Lane::close(Request& request) {
   for (const Cell cell : there(request).committed()) cells_.give_back(request.sequence, cell);
-  there(request).cut(0);
+  there(request) = {};
   cells_.close(request.sequence);
   news_.close(request.sequence);
 }

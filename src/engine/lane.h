@@ -71,6 +71,13 @@ class Lane {
   // All nodes of the request are as if they had never entered.
   void forget_nodes(Request& request);
 
+  // Its workers are others now, which hold nothing. REQUIRES: every sequence is closed, but for those that broke.
+  void start_over() {
+    news_ = {};
+    dead_ = {};
+    traffic_.lose_all();
+  }
+
   // After whatever changes how many of its reserved cells a request has taken.
   void count_promised(Request& request);
 

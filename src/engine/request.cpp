@@ -93,7 +93,7 @@ void Request::take(Means means) {
     if (!slot.local) continue;
     if (reader)
       slot.local = std::move(reader);
-    else if (sequence.valid())  // else it will, when it begins
+    else if (has_begun())  // else it will, when it begins
       slot.local->observe(tokens);
   }
   sources = std::move(means.sources);
@@ -140,6 +140,19 @@ Request::Step Request::advance(Token next, std::span<const BendOdds> odds, doubl
   if (n_answer() == 1) stats.first_token = now;
   stats.last_token = now;
   return step;
+}
+
+std::vector<NodeId> Request::start_over() {
+  ++stats.replays;
+  passed_over.reset();
+  committed_in.clear();
+  last_verified = BatchId();
+  std::vector<NodeId> gone = speculation.tree.renew();
+  fusion.forget(gone);
+  auto anew = make_method(std::string(method.name), spec.method_options);  // the old one remembers nodes
+  SLUICE_CHECK(anew, "a method that was made can be made again");
+  method = std::move(*anew);
+  return gone;
 }
 
 void Request::learn_pace(double now) {

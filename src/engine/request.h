@@ -58,6 +58,7 @@ struct RequestStats {
   int64_t accepted = 0;       // tokens that the tree held when the target named them
   int64_t verifications = 0;  // batches of the target that brought tokens
   int64_t flushes = 0;  // tokens that it did not hold, the last one of an answer cut short by its length not counted
+  int64_t replays = 0;  // times that stages were lost, and it went on from its tokens
   std::vector<int32_t> runs = {0};  // lengths of the runs of accepted tokens, between flushes; the last one goes on
 };
 
@@ -126,6 +127,8 @@ struct Request {
     bool came = false;      // whether one of them did
   };
   Step advance(Token next, std::span<const BendOdds> odds, double now);
+  // What the models knew of it is lost: it goes on from its tokens as from a prompt. Gives the nodes that are gone.
+  std::vector<NodeId> start_over();
   // The clocks of the target's stages when the first token of the answer came, and when it ended.
   std::vector<StageClock> decode_begin, decode_end;
   // Of the newest tokens; none before there are enough.
@@ -146,6 +149,7 @@ struct Request {
   void note_committed(BatchId batch);
   BatchId last_verified;  // in which the newest verified token entered the target; none before the first
   BatchId first_batch;    // outcomes of older batches concern what the sequence was before
+  bool has_begun() const { return first_batch.valid(); }
 
  private:
   void learn_pace(double now);

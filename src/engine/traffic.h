@@ -42,6 +42,11 @@ class Traffic {
   void computed(const StageReport& report, double now);
   // Batches come out in the order in which they were submitted.
   Flight came_out(const Outcome& outcome, double now);
+  // What was under way will never come out.
+  void lose_all() {
+    flights_.clear();
+    entering_.clear();
+  }
 
   const std::deque<Flight>& under_way() const { return flights_; }
   // Whether a batch that was submitted is still under way.

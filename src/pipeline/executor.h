@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <variant>
 #include <vector>
 
@@ -17,7 +18,21 @@ namespace sluice {
 
 // The time that was asked for has come.
 struct Woken {};
-using Event = std::variant<Outcome, StageReport, TapsArrived, WorkerFailed, Woken>;
+
+// Stages of the target were lost, and with them all that its stages held and all that was under way in them: nothing of
+// that comes any more. Others are in their place, which hold nothing; they take no batch before resume().
+// generation: the number of those others.
+struct StagesReplaced {
+  uint32_t generation = 0;
+};
+// The same, but nobody has room for their layers: the error names who was lost, and the remedy. resume() has them
+// looked for again.
+struct StagesLost {
+  Error error;
+  uint32_t generation = 0;
+};
+
+using Event = std::variant<Outcome, StageReport, TapsArrived, WorkerFailed, Woken, StagesReplaced, StagesLost>;
 
 // Runs the stages of all models. Used by one thread, the coordinator's.
 class Executor {
@@ -35,6 +50,10 @@ class Executor {
   // Tells every stage of the model; it may overtake batches, not an earlier amendment.
   virtual void amend(ModelId model, Amendment amendment) = 0;
 
+  // The coordinator has come to terms with the loss that an event of this generation has told of: what it submits from
+  // now on is for the stages that there are then. Until then what it submits to the target is dropped.
+  virtual void resume(uint32_t /*generation*/) {}
+
   // Makes next() return `Woken` at this time, at the latest.
   virtual void wake_at(double time) = 0;
 
@@ -51,6 +70,7 @@ struct Pipeline {
   std::optional<CostModel> cost;
   bool is_head = false;  // what the target taps goes to its first worker, and then TapsArrived to the coordinator
   std::optional<size_t> shares = {};  // the stage of the target on whose device it runs, a pass at a time
+  std::function<Result<std::vector<Worker>>()> remake = {};  // simulated: the workers anew, holding nothing
 };
 
 Exactness exactness_of(const Pipeline& target);
@@ -74,12 +94,15 @@ struct Faults {
   double duplicates = 0;          // the share of amendments that come twice, the second time later
   double stalls = 0;              // the share of batches in which their worker stands still for a while
   double longest = 0;             // seconds, of each of these
-  std::optional<uint64_t> crash;  // before the n-th thing that happens a worker ends, any one
+  std::optional<uint64_t> crash;  // before the n-th thing that happens a worker ends, any one, for good
+  std::set<uint64_t> losses;      // before these a stage of the target is lost, and for a while nobody is in its place
+  double nobody = 0;              // the share of losses after which nobody has room for its layers, when first asked
   // Sees what enters a model, and which rows of it each stage has computed.
   std::function<void(ModelId, const Batch&)> on_submit = {};
   std::function<void(ModelId, StageId, const Batch&)> on_computed = {};
+  std::function<void(ModelId)> on_replaced = {};  // its stages hold nothing now
 };
-// REQUIRES: every model has a cost, and its workers here.
+// REQUIRES: every model has a cost, and its workers here; the target can be remade if there are losses.
 std::unique_ptr<Executor> make_virtual_executor(std::vector<Pipeline> models, Jitter jitter = {}, Faults faults = {});
 
 }  // namespace sluice

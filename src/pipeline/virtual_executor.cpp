@@ -30,13 +30,15 @@ class VirtualExecutor final : public Executor {
                                                 .cost = *pipeline.cost,
                                                 .is_head = pipeline.is_head,
                                                 .links = {*pipeline.cost, id, pipeline.workers.size()},
-                                                .stages = {}});
-      for (auto& worker : pipeline.workers) {
-        Device& device =
-            pipeline.shares ? *models_.front().stages[*pipeline.shares].device : devices_.emplace_back(Device{});
-        device.users.emplace_back(&model, model.stages.size());
-        model.stages.push_back({.worker = std::move(worker), .queue = {}, .device = &device});
+                                                .stages = {},
+                                                .devices = {},
+                                                .remake = std::move(pipeline.remake)});
+      for (size_t s = 0; s < pipeline.workers.size(); ++s) {
+        Device& device = pipeline.shares ? *models_.front().devices[*pipeline.shares] : devices_.emplace_back(Device{});
+        device.users.emplace_back(&model, s);
+        model.devices.push_back(&device);
       }
+      settle(model, std::move(pipeline.workers));
     }
   }
 
@@ -59,6 +61,7 @@ class VirtualExecutor final : public Executor {
 
   void submit(ModelId id, Batch batch) override {
     Model& model = at(id);
+    if (model.away) return;
     if (faults_.on_submit) faults_.on_submit(id, batch);
     const double bytes = CostModel::batch_bytes(static_cast<int32_t>(batch.rows.size()));
     send_batch(model, 0, std::move(batch), bytes);
@@ -66,6 +69,7 @@ class VirtualExecutor final : public Executor {
 
   void amend(ModelId id, Amendment amendment) override {
     Model& model = at(id);
+    if (model.away) return;
     for (size_t s = 0; s < model.stages.size(); ++s) {
       Worker& worker = model.stages[s].worker;
       const double arrival = send(model.links.to_stages[s], CostModel::kMessageBytes);
@@ -73,9 +77,18 @@ class VirtualExecutor final : public Executor {
       if (arrives_now(arrival))
         amend();
       else
-        plan(arrival, Order::kArrive, amend);
-      if (happens(faults_.duplicates)) plan(arrival + a_while(), Order::kArrive, amend);
+        plan(model, arrival, Order::kArrive, amend);
+      if (happens(faults_.duplicates)) plan(model, arrival + a_while(), Order::kArrive, amend);
     }
+  }
+
+  void resume(uint32_t generation) override {
+    Model& target = models_.front();
+    if (generation != target.generation) return;
+    if (target.stages.empty())
+      plan(target, now_ + a_while(), Order::kArrive, [this] { come_back(); });
+    else
+      target.away = false;
   }
 
   void wake_at(double time) override { tell(Woken{}, time); }
@@ -96,7 +109,7 @@ class VirtualExecutor final : public Executor {
   // What computes one pass at a time, of whichever stage's batch came first.
   struct Device {
     std::vector<std::pair<Model*, size_t>> users;  // stages of models
-    bool busy = false;
+    Model* busy_with = nullptr;                    // whose pass it computes
   };
   struct Stage {
     Worker worker;
@@ -111,7 +124,17 @@ class VirtualExecutor final : public Executor {
     bool is_head = false;
     PipelineLinks links;
     std::vector<Stage> stages;
+    std::vector<Device*> devices;  // by stage
+    std::function<Result<std::vector<Worker>>()> remake;
+    uint32_t generation = 0;  // of its stages: what was planned of former ones is void
+    bool away = false;        // stages were lost, and the coordinator has not resumed
   };
+
+  // Its workers are in their places.
+  static void settle(Model& model, std::vector<Worker> workers) {
+    for (size_t s = 0; s < workers.size(); ++s)
+      model.stages.push_back({.worker = std::move(workers[s]), .queue = {}, .device = model.devices[s]});
+  }
 
   Model& at(ModelId model) { return models_[static_cast<size_t>(model.value)]; }
 
@@ -129,8 +152,16 @@ class VirtualExecutor final : public Executor {
     agenda_.insert({time, order, n_planned_++, std::move(action)});
   }
 
+  void plan(Model& model, double time, Order order, std::function<void()> action) {
+    plan(time, order, [&model, generation = model.generation, action = std::move(action)] {
+      if (model.generation == generation) action();
+    });
+  }
+
   void happen() {
-    if (faults_.crash && n_happened_++ == *faults_.crash) crash();
+    if (faults_.crash == n_happened_) crash();
+    if (faults_.losses.contains(n_happened_)) lose();
+    ++n_happened_;
     const auto item = agenda_.extract(agenda_.begin());
     now_ = item.value().time;
     item.value().action();
@@ -144,11 +175,13 @@ class VirtualExecutor final : public Executor {
   }
 
   void tell(Event event, double time) {
-    if (arrives_now(time)) {
-      events_.push_back(std::move(event));
-    } else {
-      plan(time, Order::kArrive, [this, e = std::move(event)]() mutable { events_.push_back(std::move(e)); });
-    }
+    if (arrives_now(time)) return events_.push_back(std::move(event));
+    plan(time, Order::kArrive, [this, e = std::move(event)]() mutable { events_.push_back(std::move(e)); });
+  }
+  // What a model's stage says.
+  void tell(Model& model, Event event, double time) {
+    if (arrives_now(time)) return events_.push_back(std::move(event));
+    plan(model, time, Order::kArrive, [this, e = std::move(event)]() mutable { events_.push_back(std::move(e)); });
   }
 
   // By what the next duration is multiplied.
@@ -176,21 +209,49 @@ class VirtualExecutor final : public Executor {
     std::vector<std::pair<Model*, size_t>> all;
     for (Model& model : models_)
       for (size_t s = 0; s < model.stages.size(); ++s) all.emplace_back(&model, s);
+    if (all.empty()) return;
     const auto [model, s] = all[static_cast<size_t>(draw() * static_cast<double>(all.size()))];
     model->stages[s].crashed = true;
     events_.push_back(WorkerFailed{Error{ErrorKind::kRuntime, "stage " + std::to_string(s) + " of model " +
                                                                   std::to_string(model->id.value) + " has crashed"}});
   }
 
-  // Models and stages stay where they are, so that what is planned may refer to them.
+  // A stage of the target is lost, and so is what all of them held: what is planned of them never happens.
+  void lose() {
+    Model& target = models_.front();
+    if (target.stages.empty()) return;  // they are lost already
+    ++target.generation;
+    target.away = true;
+    target.stages.clear();
+    for (Device* device : target.devices) {
+      if (device->busy_with == &target) device->busy_with = nullptr;
+      plan(now_, Order::kStart, [this, device] { start(*device); });
+    }
+    plan(target, now_ + a_while(), Order::kArrive, [this] {
+      if (!happens(faults_.nobody)) return come_back();
+      events_.push_back(StagesLost{{ErrorKind::kRuntime, "a stage is lost, and nobody has room for its layers"},
+                                   models_.front().generation});
+    });
+  }
+
+  void come_back() {
+    Model& target = models_.front();
+    auto workers = target.remake();
+    if (!workers) return events_.push_back(WorkerFailed{workers.error()});
+    settle(target, std::move(*workers));
+    if (faults_.on_replaced) faults_.on_replaced(target.id);
+    events_.push_back(StagesReplaced{target.generation});
+  }
+
+  // What is planned of stages may refer to them as long as they are of the same generation.
   void send_batch(Model& model, size_t s, Batch batch, double bytes) {
     LinkClock& link = model.links.edges[s];
     const auto rows = static_cast<uint16_t>(batch.rows.size());
     const auto arrived =
         std::make_shared<Arrived>(Arrived{std::move(batch), send(link, bytes), link.occupied(bytes), rows});
-    plan(arrived->at, Order::kArrive, [this, &model, s, arrived] {
+    plan(model, arrived->at, Order::kArrive, [this, &model, s, arrived] {
       model.stages[s].queue.push_back(std::move(*arrived));
-      plan(now_, Order::kStart, [this, &model, s] { start(*model.stages[s].device); });
+      plan(now_, Order::kStart, [this, &device = *model.devices[s]] { start(device); });
     });
   }
 
@@ -202,15 +263,18 @@ class VirtualExecutor final : public Executor {
   };
 
   void start(Device& device) {
-    if (device.busy) return;
-    const auto came = [](const auto& user) {
-      const Stage& stage = user.first->stages[user.second];
-      return stage.waits() ? stage.queue.front().at : std::numeric_limits<double>::infinity();
+    if (device.busy_with != nullptr) return;
+    const auto waits = [](const auto& user) {
+      return user.second < user.first->stages.size() && user.first->stages[user.second].waits();
     };
-    const auto& [model, s] = *std::ranges::min_element(device.users, {}, came);
-    if (!model->stages[s].waits()) return;
-    device.busy = true;
-    start(*model, s);
+    const auto came = [&](const auto& user) {
+      if (!waits(user)) return std::numeric_limits<double>::infinity();
+      return user.first->stages[user.second].queue.front().at;
+    };
+    const auto& first = *std::ranges::min_element(device.users, {}, came);
+    if (!waits(first)) return;
+    device.busy_with = first.first;
+    start(*first.first, first.second);
   }
 
   void start(Model& model, size_t s) {
@@ -226,7 +290,7 @@ class VirtualExecutor final : public Executor {
     double seconds =
         stretch() * model.cost.stage_seconds(stage.worker.stage(), stay->done.rows_computed, stay->done.head_rows);
     if (happens(faults_.stalls)) seconds += a_while();
-    plan(now_ + seconds, Order::kEnd, [this, &model, s, stay] { finish(model, s, *stay); });
+    plan(model, now_ + seconds, Order::kEnd, [this, &model, s, stay] { finish(model, s, *stay); });
   }
 
   class SimulatedLinks final : public Links {
@@ -242,7 +306,7 @@ class VirtualExecutor final : public Executor {
     // The heads sit beside the coordinator.
     void tap(Taps taps) override {
       const double arrival = executor_.send(model_.links.taps[stage_], model_.cost.state_bytes(rows_of(taps)));
-      executor_.plan(arrival, Order::kArrive, [&to = executor_, t = std::make_shared<Taps>(std::move(taps))] {
+      executor_.plan(model_, arrival, Order::kArrive, [&to = executor_, t = std::make_shared<Taps>(std::move(taps))] {
         for (Model& head : to.models_)
           if (head.is_head) head.stages.front().worker.receive(*t);
         to.events_.push_back(TapsArrived{t->batch, t->stage});
@@ -256,13 +320,13 @@ class VirtualExecutor final : public Executor {
       report_.rows_received = stay_.rows_received;
     }
     void conclude(Outcome outcome) override {
-      executor_.tell(std::move(outcome), executor_.send(model_.links.edges.back(), CostModel::kMessageBytes));
+      executor_.tell(model_, std::move(outcome), executor_.send(model_.links.edges.back(), CostModel::kMessageBytes));
       tell_report();
     }
 
    private:
     void tell_report() {
-      executor_.tell(report_, executor_.send(model_.links.reports[stage_], CostModel::kMessageBytes));
+      executor_.tell(model_, report_, executor_.send(model_.links.reports[stage_], CostModel::kMessageBytes));
     }
 
     VirtualExecutor& executor_;
@@ -274,7 +338,7 @@ class VirtualExecutor final : public Executor {
 
   void finish(Model& model, size_t s, Stay& stay) {
     Stage& stage = model.stages[s];
-    stage.device->busy = false;
+    stage.device->busy_with = nullptr;
     if (!stage.crashed) {
       SimulatedLinks links(*this, model, s, stay);
       route(std::move(stay.done), model.id, stage.worker.stage(), s + 1 == model.stages.size(), stay.begin, now_,

@@ -40,6 +40,7 @@ class Assembler {
     if (!parts_.hosts.empty()) return add_remote_target(options);
     SLUICE_TRY(auto workers, make_workers(*parts_.model, options));
     pipelines_.push_back({.workers = std::move(workers), .remote = nullptr, .cost = engine_.cost});
+    pipelines_.back().remake = [model = parts_.model, options] { return make_workers(*model, options); };
     return {};
   }
 

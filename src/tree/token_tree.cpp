@@ -124,4 +124,14 @@ TokenTree::Advance TokenTree::advance(Token token) {
   return result;
 }
 
+std::vector<NodeId> TokenTree::renew() {
+  std::vector<NodeId> gone;
+  for (const Node& n : nodes_) gone.push_back(n.id);
+  const Node& old = root();
+  nodes_ = {{.id = NodeId(next_id_++), .token = old.token, .position = old.position, .text = old.text}};
+  at_ = {0};
+  deepest_ = root().position;
+  return gone;
+}
+
 }  // namespace sluice

@@ -70,6 +70,9 @@ class TokenTree {
   // doesn't hold it, a new node becomes the root, alone.
   Advance advance(Token token);
 
+  // All of it is void but the root's token, which has a new node. Gives the nodes that are gone, the old root included.
+  std::vector<NodeId> renew();
+
  private:
   std::optional<size_t> find(NodeId id) const;  // in nodes_
   size_t at(NodeId id) const;                   // REQUIRES: contains(id)

@@ -1,5 +1,5 @@
-// Random stories in which messages are late, come twice or in another order, and workers pause or crash: the tokens are
-// those of plain decoding, and no cell is lost or read after it has become another's.
+// Random stories in which messages are late, come twice or in another order, workers pause or crash, and stages are
+// lost and replaced: the tokens are those of plain decoding, and no cell is lost or read after it has become another's.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace {
 using namespace test;
 
 struct Told {
-  int64_t stories = 0, crashed = 0, hits = 0, flushes = 0, reads = 0;
+  int64_t stories = 0, crashed = 0, losses = 0, replays = 0, hits = 0, flushes = 0, reads = 0;
 };
 
 void tell_stories(uint64_t first, uint64_t end, Told& told) {
@@ -24,6 +24,8 @@ void tell_stories(uint64_t first, uint64_t end, Told& told) {
     ASSERT_FALSE(::testing::Test::HasFailure());
     ++told.stories;
     told.crashed += story.crashed;
+    told.losses += story.losses;
+    told.replays += story.replays;
     told.hits += story.hits;
     told.flushes += story.flushes;
     told.reads += story.reads();
@@ -39,6 +41,8 @@ TEST_P(FaultStories, GiveEveryRequestTheTokensOfPlainDecodingOrOneError) {
   ASSERT_NO_FATAL_FAILURE(tell_stories(kFirst + 30 * GetParam(), kFirst + 30 * (GetParam() + 1), told));
   EXPECT_GT(told.hits, 10);
   EXPECT_GT(told.crashed, 0);
+  EXPECT_GT(told.losses, 0);
+  EXPECT_GT(told.replays, 0);
   EXPECT_GT(told.reads, 1000);
 }
 
@@ -51,9 +55,11 @@ TEST(AskedFaultStories, SayHowManyTheyWere) {
   if (from == nullptr || to == nullptr) GTEST_SKIP() << "bench/fault_stories asks for them";
   Told told;
   tell_stories(kFirst + std::strtoull(from, nullptr, 10), kFirst + std::strtoull(to, nullptr, 10), told);
-  std::printf("told %lld crashed %lld hits %lld flushes %lld reads %lld\n", static_cast<long long>(told.stories),
-              static_cast<long long>(told.crashed), static_cast<long long>(told.hits),
-              static_cast<long long>(told.flushes), static_cast<long long>(told.reads));
+  std::printf("told %lld crashed %lld losses %lld replays %lld hits %lld flushes %lld reads %lld\n",
+              static_cast<long long>(told.stories), static_cast<long long>(told.crashed),
+              static_cast<long long>(told.losses), static_cast<long long>(told.replays),
+              static_cast<long long>(told.hits), static_cast<long long>(told.flushes),
+              static_cast<long long>(told.reads));
 }
 
 // The checker itself: a cell that is given out while somebody still reads it is noticed.

@@ -112,12 +112,19 @@ PipelineSpec random_setup(Dice& dice, int32_t n_layers, uint64_t seed) {
 
 // Messages are held up by up to many passes, so that whatever goes over two channels comes in any order.
 Faults random_faults(Dice& dice, uint64_t seed) {
-  return {.seed = seed,
-          .delays = dice.pick({0.01, 0.1, 0.5}),
-          .duplicates = dice.pick({0.0, 0.2, 1.0}),
-          .stalls = dice.pick({0.0, 0.02, 0.2}),
-          .longest = dice.pick({0.0005, 0.005, 0.05}),
-          .crash = dice.chance(0.25) ? std::optional<uint64_t>(dice.below(dice.pick({30, 300, 3000}))) : std::nullopt};
+  Faults faults{.seed = seed,
+                .delays = dice.pick({0.01, 0.1, 0.5}),
+                .duplicates = dice.pick({0.0, 0.2, 1.0}),
+                .stalls = dice.pick({0.0, 0.02, 0.2}),
+                .longest = dice.pick({0.0005, 0.005, 0.05})};
+  const auto some_time = [&] { return static_cast<uint64_t>(dice.below(dice.pick({30, 300, 3000}))); };
+  if (dice.chance(0.25)) {
+    faults.crash = some_time();
+  } else if (dice.chance(0.5)) {
+    for (int32_t n = dice.between(1, 4); n > 0; --n) faults.losses.insert(some_time());
+    faults.nobody = dice.pick({0.0, 0.0, 0.3});
+  }
+  return faults;
 }
 
 // Each edge a link of its own, the first stage often so far off that batches are sent ahead.
@@ -142,6 +149,10 @@ Story::Story(uint64_t seed, bool faults)
   setup_.faults.on_submit = [this](ModelId model, const Batch& batch) { watch_.submitted(model, batch); };
   setup_.faults.on_computed = [this](ModelId model, StageId stage, const Batch& batch) {
     watch_.computed(model, stage, batch);
+  };
+  setup_.faults.on_replaced = [this](ModelId model) {
+    watch_.replaced(model);
+    ++losses;
   };
   engine_ = make_engine(opened_, setup_);
   note("seed " + std::to_string(seed) + ": " + describe(setup_));
@@ -280,13 +291,18 @@ void Story::judge(RequestId id, const RequestSpec& spec) {
   const Request& request = engine_->request(id);
   std::vector<Token> expected = plain_decoding(opened_, spec, setup_.kv, setup_.context);
   const std::vector<Token> got = answer(*engine_, id);
-  if (request.finish == Finish::kCancelled) {
+  if (request.finish == Finish::kFailed) {
+    ASSERT_NE(request.error.message.find("nobody has room"), std::string::npos) << request.error.message << log;
+    ASSERT_GT(setup_.faults.nobody, 0.0) << log;
+  }
+  if (request.finish == Finish::kCancelled || request.finish == Finish::kFailed) {
     ASSERT_LE(got.size(), expected.size()) << "request " << id.value << '\n' << log;
     expected.resize(got.size());
   }
   ASSERT_EQ(got, expected) << "request " << id.value << '\n' << log;
   ASSERT_EQ(streamed_[id], got) << "request " << id.value << '\n' << log;
   hits += request.stats.accepted;
+  replays += request.stats.replays;
   shared += spec.shares ? request.stats.reused_tokens : 0;
   flushes += request.stats.flushes;
 }

@@ -17,13 +17,15 @@ namespace sluice::test {
 // Up to three requests at a time, of which some are cancelled, continued or go on by another method.
 class Story {
  public:
-  // faults: messages are held up and come twice, workers pause, and in one story of four a worker crashes.
+  // faults: messages are held up and come twice, workers pause; in one story of four a worker crashes, and in half of
+  // the others stages of the target are lost and replaced.
   explicit Story(uint64_t seed, bool faults = false);
   ~Story() { log.clear(); }
 
   void run();
 
   int64_t hits = 0, flushes = 0, shared = 0;
+  int64_t losses = 0, replays = 0;  // stages that were replaced, and requests that went on after that
   bool crashed = false;
   int64_t reads() const { return watch_.reads(); }
   static inline std::string log;  // of the story that is being told; outlives it if an invariant breaks

@@ -18,6 +18,10 @@ class CellWatch {
   void submitted(ModelId model, const Batch& batch);
   // batch: the rows that the stage has computed, in order.
   void computed(ModelId model, StageId stage, const Batch& batch);
+  // The model's stages are others now, which hold nothing.
+  void replaced(ModelId model) {
+    std::erase_if(held_, [model](const auto& held) { return held.first.first == model; });
+  }
 
   int64_t reads() const { return reads_; }
   const std::string& trouble() const { return trouble_; }  // the first; empty: none

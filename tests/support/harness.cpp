@@ -77,6 +77,8 @@ std::string describe(const PipelineSpec& setup) {
   if (const Faults& f = setup.faults; f.longest > 0.0 || f.crash)
     text << ", faults of seed " << f.seed << ": delays " << f.delays << ", duplicates " << f.duplicates << ", stalls "
          << f.stalls << ", longest " << f.longest << (f.crash ? ", crash at " + std::to_string(*f.crash) : "");
+  for (const uint64_t loss : setup.faults.losses) text << ", loss at " << loss;
+  if (setup.faults.nobody > 0.0) text << ", nobody in " << setup.faults.nobody;
   if (setup.head != nullptr) text << ", head " << name(setup.head->parameters().kind) << " of " << setup.guesses;
   return text.str();
 }

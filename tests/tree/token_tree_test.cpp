@@ -68,6 +68,21 @@ TEST(TokenTree, AHitReRootsAndKeepsTheSubtreeOfTheNewRoot) {
   EXPECT_EQ(e.tree.path(e.ab), (std::vector<Token>{14}));
 }
 
+TEST(TokenTree, RenewedItHoldsTheRootsTokenAloneInANodeOfItsOwn) {
+  Example e;
+  const uint64_t text = e.tree.root().text;
+  const NodeId old = e.tree.root().id;
+  EXPECT_EQ(e.tree.renew(), (std::vector<NodeId>{old, e.a, e.b, e.aa, e.ab, e.ba}));
+  EXPECT_EQ(e.tree.size(), 1u);
+  EXPECT_EQ(e.tree.root().token, 10);
+  EXPECT_EQ(e.tree.root().position, 4);
+  EXPECT_EQ(e.tree.root().text, text);
+  EXPECT_EQ(e.tree.deepest(), 4);
+  EXPECT_GT(e.tree.root().id, e.ba);  // never given out before
+  EXPECT_FALSE(e.tree.contains(old));
+  EXPECT_TRUE(e.tree.advance(e.tree.node(e.tree.append(e.tree.root().id, 11, 0.5f)).token).hit);
+}
+
 TEST(TokenTree, AMissLeavesANewRootAloneAndPrunesAllElse) {
   Example e;
   const auto advance = e.tree.advance(99);

@@ -1,0 +1,33 @@
+// When stages of the target are lost.
+//
+// A request is its tokens. All else, the cells that models filled for it, the guesses below its root, what was under
+// way, can be had again; so it goes back to the head of the queue and begins as one whose prompt is all that it has
+// said so far. What comes after is what would have come: logits depend on the path alone, draws on seed and position.
+// Draft models and heads begin anew with it, although theirs was not lost: then a request knows one way to begin, and
+// what heads read of the target comes to them with the prompt.
+#include <utility>
+
+#include "engine/engine.h"
+
+namespace sluice {
+
+// The target's stages hold nothing any more.
+void Engine::start_over() {
+  const std::vector<Request*> running = std::exchange(running_, {});
+  for (Request* request : running) prune(*request, request->start_over(), Fate::kPruned);
+  admission_.start_over(running);
+  target().start_over();
+}
+
+void Engine::give_up(const StagesLost& lost) {
+  start_over();
+  while (admission_.waiting() > 0) end_with(admission_.drop_first(), lost.error);
+  lost_ = lost.generation;
+}
+
+// Somebody may have come back meanwhile.
+void Engine::look_for_stages() {
+  if (lost_) executor_->resume(*std::exchange(lost_, {}));
+}
+
+}  // namespace sluice

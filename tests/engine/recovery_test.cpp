@@ -1,0 +1,131 @@
+// Stages of the target are lost while requests run: they go on from their tokens, to the same ones.
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "engine/ask.h"
+#include "support/harness.h"
+
+namespace sluice {
+namespace {
+
+using namespace test;
+
+std::vector<Token> alone(const RequestSpec& spec) { return plain_decoding(six_layers(), spec, KvType::kF16, 256); }
+
+PipelineSpec losing(std::set<uint64_t> losses, double nobody = 0) {
+  return {.stages = 3,
+          .drafts = {&five_layers()},
+          .faults = {.seed = 7, .longest = 0.02, .losses = std::move(losses), .nobody = nobody},
+          .trace = true};
+}
+
+TEST(LostStages, EveryMethodGoesOnToTheSameTokens) {
+  for (const char* method : {"ar", "sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"}) {
+    const auto engine = make_engine(six_layers(), losing({40, 200, 201, 400}));
+    RequestSpec spec = ask("to be or not to be", 40, method);
+    spec.sampling.temperature = 0.8f;
+    const RequestId id = submit(*engine, spec);
+    finish(*engine);
+    EXPECT_EQ(answer(*engine, id), alone(spec)) << method;
+    EXPECT_GE(engine->request(id).stats.replays, 2) << method;
+    engine->release(id);
+    EXPECT_EQ(engine->held_cells(), 0u) << method;
+  }
+}
+
+// The device goes on with the draft model's passes, and takes the stage's that come in place of the lost ones.
+TEST(LostStages, ADraftModelOnADeviceOfTheirsGoesOn) {
+  PipelineSpec setup = losing({40, 200, 201, 400});
+  setup.profile = R"({"stage": {"points": [[1, 0.001]]}, "draft": {"points": [[1, 0.0005]]}, "draft_on": 1,
+                      "link": {"latency": 0.0001}})";
+  const auto engine = make_engine(six_layers(), setup);
+  const RequestSpec spec = ask("to be or not to be", 60, "surge");
+  const RequestId id = submit(*engine, spec);
+  finish(*engine);
+  EXPECT_EQ(answer(*engine, id), alone(spec));
+  EXPECT_GE(engine->request(id).stats.replays, 2);
+}
+
+TEST(LostStages, RequestsThatShareOrContinueOthersGoOnToo) {
+  const auto engine = make_engine(six_layers(), losing({300, 500, 700}));
+  const RequestSpec first = ask("abcabcabcabc", 10), other = ask("to be or not to be", 50);
+  const RequestId done = submit(*engine, first);
+  while (engine->request(done).finish == Finish::kNone) ASSERT_TRUE(engine->step());
+  const RequestId running = submit(*engine, other);
+  RequestSpec next = ask("abcabcabcabc", 50), like_it = ask("to be or not to be that", 50);
+  next.continues = done;
+  like_it.shares = running;
+  const RequestId continued = submit(*engine, next), sharing = submit(*engine, like_it);
+  const size_t begun = engine->request(running).n_answer();
+  finish(*engine);
+  EXPECT_LT(begun, 50u);
+  for (const auto& [id, spec] : {std::pair(running, other), {continued, next}, {sharing, like_it}}) {
+    EXPECT_EQ(answer(*engine, id), alone(spec));
+    EXPECT_GE(engine->request(id).stats.replays, 1);
+    engine->release(id);
+  }
+  EXPECT_EQ(engine->held_cells(), 0u);
+}
+
+TEST(LostStages, ATurnThatContinuesOneFromBeforeTheLossComputesAllAgain) {
+  const auto engine = make_engine(six_layers(), losing({100}));
+  RequestSpec first = ask("abcabcabcabc", 40);
+  const RequestId before = submit(*engine, first);
+  finish(*engine);
+  ASSERT_GE(engine->request(before).stats.replays, 1);
+  RequestSpec next = ask("abcabcabcabcabc", 20);
+  next.continues = before;
+  const RequestId after = submit(*engine, next);
+  finish(*engine);
+  EXPECT_EQ(answer(*engine, after), alone(next));
+}
+
+TEST(LostStages, WithoutRoomForTheirLayersEndAllRequestsAndTheNextOneLooksAgain) {
+  const auto engine = make_engine(six_layers(), losing({150}, 1.0));
+  const RequestSpec spec = ask("to be or not to be", 60);
+  const RequestId one = submit(*engine, spec), two = submit(*engine, ask("abcabcabc", 60));
+  std::vector<RequestId> told;
+  while (engine->busy()) {
+    const auto progress = engine->step();
+    ASSERT_TRUE(progress) << progress.error().message;
+    for (const Progress& p : *progress)
+      if (p.finish == Finish::kFailed) told.push_back(p.request);
+  }
+  EXPECT_EQ(told, (std::vector{one, two}));
+  std::vector<Token> expected = alone(spec);
+  EXPECT_LT(answer(*engine, one).size(), expected.size());
+  expected.resize(answer(*engine, one).size());
+  EXPECT_EQ(answer(*engine, one), expected);
+  EXPECT_NE(engine->request(two).error.message.find("nobody has room"), std::string::npos);
+  const RequestId again = submit(*engine, spec);
+  finish(*engine);
+  EXPECT_EQ(answer(*engine, again), alone(spec));
+  for (const RequestId id : {one, two, again}) engine->release(id);
+  EXPECT_EQ(engine->held_cells(), 0u);
+}
+
+TEST(LostStages, ARequestCanBeCancelledWhileNobodyIsInTheirPlace) {
+  const auto engine = make_engine(six_layers(), losing({60}));
+  const RequestId id = submit(*engine, ask("abcabcabc", 60));
+  while (engine->request(id).stats.replays == 0) ASSERT_TRUE(engine->step());
+  engine->cancel(id);
+  EXPECT_FALSE(engine->busy());
+  EXPECT_EQ(engine->request(id).finish, Finish::kCancelled);
+  engine->release(id);
+  EXPECT_EQ(engine->held_cells(), 0u);
+}
+
+TEST(LostStages, TheRuleRejectGoesOn) {
+  const auto engine = make_engine(six_layers(), losing({80, 160}));
+  RequestSpec spec = ask("to be or not to be", 40, "sd");
+  spec.sampling.temperature = 1.0f;
+  spec.sampling.rule = Rule::kReject;
+  const RequestId id = submit(*engine, spec);
+  finish(*engine);
+  EXPECT_EQ(answer(*engine, id).size(), 40u);
+  EXPECT_GE(engine->request(id).stats.replays, 1);
+}
+
+}  // namespace
+}  // namespace sluice
