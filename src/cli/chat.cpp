@@ -46,7 +46,9 @@ class Chat {
       }
     }
     if (terminal_) std::fputs("\n", stderr);
-    return interrupted() ? interrupted_error() : Status();
+    if (interrupted()) return interrupted_error();
+    if (unanswered_ && !terminal_) return runtime_error("a line was not answered: see above");
+    return {};
   }
 
  private:
@@ -55,9 +57,15 @@ class Chat {
     messages_.push_back({"user", line});
     auto done = reply();
     if (!done) {
+      messages_.pop_back();
+      if (engine_.lacks_stages()) {  // a host may be back by the next line
+        std::fprintf(stderr, "sluice: %s\n", done.error().message.c_str());
+        previous_.reset();
+        unanswered_ = true;
+        return {};
+      }
       if (done.error().kind != ErrorKind::kInput) return tl::unexpected<Error>(done.error());
       std::fprintf(stderr, "sluice: %s; /reset starts anew\n", done.error().message.c_str());
-      messages_.pop_back();
       return {};
     }
     SLUICE_TRY_STATUS(print("\n"));
@@ -87,6 +95,7 @@ class Chat {
   const bool terminal_ = isatty(STDIN_FILENO) != 0;
   std::vector<ChatMessage> opening_, messages_;
   std::optional<RequestId> previous_;
+  bool unanswered_ = false;
 };
 
 Status chat(const CLI::App& command, const ChatOptions& options) {

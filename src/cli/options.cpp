@@ -1,5 +1,8 @@
 #include "cli/options.h"
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <memory>
 
 #include "cli/help.h"
@@ -161,6 +164,14 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
 namespace {
 
 // What is read while it is checked is taken afterwards.
+CLI::Validator address_list() {
+  return {[](const std::string& text) {
+            const auto hosts = parse_hosts(text);
+            return hosts ? std::string() : hosts.error().message;
+          },
+          ""};
+}
+
 CLI::Validator host_list(std::shared_ptr<HostsFile> hosts) {
   return {[hosts = std::move(hosts)](const std::string& text) {
             auto read = hosts_of(text);
@@ -182,6 +193,15 @@ void add_hosts_options(CLI::App& command, SessionOptions& options, CLI::Option& 
           "a:7001,b:7001, or a file that says so, as in hosts.toml (docs/hosts.md); draft models and heads stay here")
       ->check(host_list(hosts))
       ->excludes(&stages);
+  command
+      .add_option_function<std::string>(
+          "--spares", [&options](const std::string& text) { options.spares = *parse_hosts(text); },
+          "More of them, which take the stages of a host that is lost, the first that answers first")
+      ->check(address_list());
+  options.on_host = [](const std::string& line) {
+    const char* const begin = isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0 ? "\n" : "";
+    std::fprintf(stderr, "%ssluice: %s\n", begin, line.c_str());
+  };
   add_secret_options(command, options.secret, options.patience);
 }
 
@@ -192,7 +212,7 @@ void add_secret_options(CLI::App& command, std::string& secret, double& patience
       ->check(not_empty("a file"));
   command.add_option("--patience", patience, "Seconds after which a host that is silent counts as gone")
       ->capture_default_str()
-      ->check(number(1, 3600));
+      ->check(number(0.5, 3600));
 }
 
 CLI::Validator temperature() { return number(0, 100); }

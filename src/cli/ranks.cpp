@@ -120,6 +120,7 @@ Status over_ranks(const CLI::App& command, SessionOptions& options, const std::f
   const bool by_mpi = asked ? options.executor == ExecutorKind::kMpi : launch && launch->size > 1;
   if (!by_mpi || !launch) return run();
   if (const Status fits = check_ranks(command, options, *launch); !fits) return is_follower() ? Status() : fits;
+  if (command.get_option("--patience")->count() == 0) options.patience = policy::kPatienceOfRanks;
   auto job = MpiJob::open();
   if (!job)
     return runtime_error((is_follower() ? HostAddress::of_rank(launch->rank).text() + ": " : "") + job.error().message);

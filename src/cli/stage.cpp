@@ -21,7 +21,7 @@ struct StageCommand {
   std::string listen = StageHostOptions().listen.text();
   std::string models, secret, cache = cache_folder();
   double cache_size = 0;  // GB; 0: what the disk has
-  bool no_fetch = false, until_eof = false;
+  bool no_fetch = false, until_eof = false, spare = false;
   double memory = 0;  // GiB; 0: all
   int32_t threads = 0;
   double patience = StageHostOptions().patience;
@@ -37,6 +37,7 @@ Result<StageHostOptions> options_of(const StageCommand& command) {
       .cache = {.folder = command.no_fetch ? "" : command.cache, .bytes = std::llround(command.cache_size * 1e9)},
       .memory = std::llround(command.memory * kGib),
       .threads = command.threads,
+      .spare = command.spare,
       .patience = command.patience,
       .say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }};
   SLUICE_TRY(options.listen, HostAddress::parse(command.listen));
@@ -102,6 +103,7 @@ void add_stage(CLI::App& app, Action& action) {
       ->check(number(0, 1e6, /*above=*/true));
   command.add_flag("--no-fetch", options->no_fetch,
                    "Compute models of this host's own files alone; nothing is written");
+  command.add_flag("--spare", options->spare, "Hold stages only in place of a host that is lost (--spares)");
   command.add_option("--memory", options->memory, "GiB for all stages (default: this machine's)")
       ->check(number(0, 1e6, /*above=*/true));
   command

@@ -66,6 +66,7 @@ class Launcher {
     if (!file_.secret.empty()) add("--secret", secret(host));
     if (host.options.threads > 0) add("--threads", std::to_string(host.options.threads));
     if (host.options.memory > 0) add("--memory", fmt::format("{}", host.options.memory));
+    if (host.role == HostRole::kSpare) words.emplace_back("--spare");
     for (const auto* options : {&file_.up.options, &host.launch.options})
       words.insert(words.end(), options->begin(), options->end());
     std::string line = "exec";

@@ -75,7 +75,7 @@ class Engine {
   size_t held_cells() const;
   // Waits for the next event, handles all that has happened, feeds the first stage. What breaks one request ends that
   // request (Finish::kFailed); when a worker or the engine itself fails, all end, and this error is what every later
-  // step says. When stages of the target are lost, requests go on from their tokens to the same ones; if nobody has
+  // step says. When stages are lost, requests go on from their tokens to the same ones; if nobody has
   // room for their layers, all end by one error, and what is submitted later looks for stages again. REQUIRES: busy()
   // or a time to wait for, unless it has failed.
   Result<std::vector<Progress>> step();
@@ -114,7 +114,7 @@ class Engine {
   void fail_all(const Error& error);
   void prune(Request& request, const std::vector<NodeId>& nodes, Fate fate);
   void tell_dead();
-  void start_over();
+  void start_over(ModelId model);
   void give_up(const StagesLost& lost);
   void look_for_stages();
   void feed();
@@ -137,7 +137,7 @@ class Engine {
   std::vector<Progress> progress_;  // since the last step
   Trust guesses_;                   // of all requests
   std::optional<Error> failed_;     // what ended the engine
-  std::optional<uint32_t> lost_;    // the generation of stages after whose loss nobody had room for their layers
+  std::optional<StagesLost> lost_;  // of those for whose layers nobody had room; none: all are there
   int64_t next_batch_ = 0;
   int64_t n_batches_ = 0;
   double coordinator_seconds_ = 0;

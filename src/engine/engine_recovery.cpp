@@ -1,4 +1,4 @@
-// When stages of the target are lost.
+// When stages of a model are lost.
 //
 // A request is its tokens. All else, the cells that models filled for it, the guesses below its root, what was under
 // way, can be had again; so it goes back to the head of the queue and begins as one whose prompt is all that it has
@@ -11,23 +11,25 @@
 
 namespace sluice {
 
-// The target's stages hold nothing any more.
-void Engine::start_over() {
+// The model's stages hold nothing any more.
+void Engine::start_over(ModelId model) {
   const std::vector<Request*> running = std::exchange(running_, {});
   for (Request* request : running) prune(*request, request->start_over(), Fate::kPruned);
   admission_.start_over(running);
-  target().start_over();
+  lane_of(model).start_over();
 }
 
 void Engine::give_up(const StagesLost& lost) {
-  start_over();
+  start_over(lost.model);
   while (admission_.waiting() > 0) end_with(admission_.drop_first(), lost.error);
-  lost_ = lost.generation;
+  lost_ = lost;
 }
 
 // Somebody may have come back meanwhile.
 void Engine::look_for_stages() {
-  if (lost_) executor_->resume(*std::exchange(lost_, {}));
+  if (!lost_) return;
+  executor_->resume(lost_->model, lost_->generation);
+  lost_.reset();
 }
 
 }  // namespace sluice

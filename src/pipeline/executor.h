@@ -19,15 +19,17 @@ namespace sluice {
 // The time that was asked for has come.
 struct Woken {};
 
-// Stages of the target were lost, and with them all that its stages held and all that was under way in them: nothing of
+// Stages of a model were lost, and with them all that its stages held and all that was under way in them: nothing of
 // that comes any more. Others are in their place, which hold nothing; they take no batch before resume().
 // generation: the number of those others.
 struct StagesReplaced {
+  ModelId model = kTarget;
   uint32_t generation = 0;
 };
 // The same, but nobody has room for their layers: the error names who was lost, and the remedy. resume() has them
 // looked for again.
 struct StagesLost {
+  ModelId model = kTarget;
   Error error;
   uint32_t generation = 0;
 };
@@ -51,8 +53,8 @@ class Executor {
   virtual void amend(ModelId model, Amendment amendment) = 0;
 
   // The coordinator has come to terms with the loss that an event of this generation has told of: what it submits from
-  // now on is for the stages that there are then. Until then what it submits to the target is dropped.
-  virtual void resume(uint32_t /*generation*/) {}
+  // now on is for the stages that there are then. Until then what it submits to the model is dropped.
+  virtual void resume(ModelId /*model*/, uint32_t /*generation*/) {}
 
   // Makes next() return `Woken` at this time, at the latest.
   virtual void wake_at(double time) = 0;

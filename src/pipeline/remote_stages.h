@@ -1,6 +1,7 @@
 // The stages of a model that are elsewhere, as an executor sees them.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "base/result.h"
@@ -17,12 +18,19 @@ class RemoteStages {
  public:
   virtual ~RemoteStages() = default;  // when it is done, nothing comes any more
 
-  // To be called once, before anything else. links: outlives this; nothing is passed on by it. failed: is called at
-  // most once, with what names the host.
-  virtual void start(Links& links, std::function<void(const Error&)> failed) = 0;
+  // What becomes of the stages, on a thread of their own. After any of it nothing comes any more of what was under way.
+  // generation: StagesReplaced and StagesLost say what it is (pipeline/executor.h).
+  struct Ears {
+    std::function<void(const Error&)> failed;                     // for good
+    std::function<void(uint32_t generation)> replaced;            // some were lost, others are there
+    std::function<void(const Error&, uint32_t generation)> lost;  // nobody is there in their place
+  };
+  // To be called once, before anything else. links: outlives this; nothing is passed on by it.
+  virtual void start(Links& links, Ears ears) = 0;
 
   virtual void submit(const Batch& batch) = 0;
   virtual void amend(const Amendment& amendment) = 0;
+  virtual void resume(uint32_t /*generation*/) {}
 
   virtual Exactness exactness() const = 0;  // of the weakest of them
 };

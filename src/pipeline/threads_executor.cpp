@@ -83,6 +83,10 @@ class ThreadsExecutor final : public Executor {
     }
   }
 
+  void resume(ModelId model, uint32_t generation) override {
+    if (at(model).remote) at(model).remote->resume(generation);
+  }
+
   void wake_at(double time) override { events_.push(Woken{}, start_ + seconds(time)); }
 
   double now() const override { return since_start(Clock::now()); }
@@ -256,7 +260,17 @@ class ThreadsExecutor final : public Executor {
 
   void listen(Model& model) {
     model.heard = std::make_unique<Arrivals>(*this);
-    model.remote->start(*model.heard, [this](const Error& error) { events_.push(WorkerFailed{error}, Clock::now()); });
+    const auto tell = [this](Event event) { events_.push(std::move(event), Clock::now()); };
+    const ModelId id = model.id;
+    model.remote->start(*model.heard, {.failed = [tell](const Error& error) { tell(WorkerFailed{error}); },
+                                       .replaced =
+                                           [tell, id](uint32_t generation) {
+                                             tell(StagesReplaced{id, generation});
+                                           },
+                                       .lost =
+                                           [tell, id](const Error& error, uint32_t generation) {
+                                             tell(StagesLost{id, error, generation});
+                                           }});
   }
 
   void serve_batches(Model& model, size_t s, Worker& worker) {

@@ -82,7 +82,7 @@ class VirtualExecutor final : public Executor {
     }
   }
 
-  void resume(uint32_t generation) override {
+  void resume(ModelId, uint32_t generation) override {
     Model& target = models_.front();
     if (generation != target.generation) return;
     if (target.stages.empty())
@@ -229,7 +229,8 @@ class VirtualExecutor final : public Executor {
     }
     plan(target, now_ + a_while(), Order::kArrive, [this] {
       if (!happens(faults_.nobody)) return come_back();
-      events_.push_back(StagesLost{{ErrorKind::kRuntime, "a stage is lost, and nobody has room for its layers"},
+      events_.push_back(StagesLost{kTarget,
+                                   {ErrorKind::kRuntime, "a stage is lost, and nobody has room for its layers"},
                                    models_.front().generation});
     });
   }
@@ -240,7 +241,7 @@ class VirtualExecutor final : public Executor {
     if (!workers) return events_.push_back(WorkerFailed{workers.error()});
     settle(target, std::move(*workers));
     if (faults_.on_replaced) faults_.on_replaced(target.id);
-    events_.push_back(StagesReplaced{target.generation});
+    events_.push_back(StagesReplaced{target.id, target.generation});
   }
 
   // What is planned of stages may refer to them as long as they are of the same generation.

@@ -10,6 +10,15 @@ void Worker::amend(const Amendment& amendment) {
   if (ending_) late_draws_.insert(late_draws_.end(), amendment.late_draws.begin(), amendment.late_draws.end());
 }
 
+void Worker::forget(std::span<const SequenceId> open) {
+  Batch last;
+  for (const SequenceId sequence : open) last.updates.emplace_back(Close{sequence});
+  if (ending_) ending_->enter(last);
+  computation_->enter(last);
+  dead_.clear();
+  late_draws_.clear();
+}
+
 Worker::Done Worker::process(Batch batch) {
   if (ending_) ending_->enter(batch);
   computation_->enter(batch);

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "pipeline/computation.h"
@@ -34,6 +35,9 @@ class Worker {
 
   // May come before or after the batches that it names.
   void amend(const Amendment& amendment);
+
+  // As if nothing had ever come. open: the sequences that are.
+  void forget(std::span<const SequenceId> open);
 
   StageId stage() const { return stage_; }
   Exactness exactness() const { return computation_->exactness(); }

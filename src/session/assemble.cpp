@@ -64,6 +64,7 @@ class Assembler {
                                  const PipelineOptions& options) const {
     RemotePlan plan{.id = ModelId(static_cast<int32_t>(pipelines_.size())),
                     .hosts = {},
+                    .spares = parts_.spares,
                     .secret = parts_.secret,
                     .job = parts_.job,
                     .patience = parts_.patience,
@@ -74,7 +75,8 @@ class Assembler {
                     .cuts = options.cuts,
                     .model = &model,
                     .on_sent = parts_.on_weights_sent,
-                    .alike = foreign_product(model)};
+                    .alike = foreign_product(model),
+                    .say = parts_.on_host};
     SLUICE_TRY(const Sha256 identity, model.identity());
     for (size_t s = 0; s < plan.recipes.size(); ++s) {
       StageRecipe& recipe = plan.recipes[s];

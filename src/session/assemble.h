@@ -24,11 +24,13 @@ struct Parts {
   const HeadFile* head = nullptr;        // may be none
   std::vector<LayerRange> cuts;          // of the model
   ExecutorKind executor = ExecutorKind::kThreads;
-  std::vector<HostOptions> hosts;                           // of the model's stages; empty: they are in this process
-  std::vector<HostOptions> draft_hosts;                     // of the first drafts; likewise
-  std::optional<Secret> secret;                             // for them
-  std::shared_ptr<MpiJob> job;                              // whose ranks the hosts are; null: reached over TCP
-  double patience = 5.0;                                    // seconds that a silent host is given
+  std::vector<HostOptions> hosts;        // of the model's stages; empty: they are in this process
+  std::vector<HostOptions> draft_hosts;  // of the first drafts; likewise
+  std::optional<Secret> secret;          // for them
+  std::shared_ptr<MpiJob> job;           // whose ranks the hosts are; null: reached over TCP
+  std::vector<HostAddress> spares;       // who takes the stages of one that is lost
+  double patience = policy::kPatience;   // seconds that a silent host is given
+  std::function<void(const std::string&)> on_host = [](const std::string&) {};  // lines of what becomes of them
   std::function<bool(uint64_t, uint64_t)> on_weights_sent;  // to them: blocks so far, and in all; false: stop
   int32_t host_threads = 0;                                 // a stage there; 0: as the host likes
   std::optional<Profile> profile;                           // the costs of a simulated clock, the pace of the real one

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMostBytes = size_t{1} << 20;  // of a file
-constexpr double kMostGib = 1e6, kLeastPatience = 1, kMostPatience = 3600;
+constexpr double kMostGib = 1e6, kLeastPatience = 0.5, kMostPatience = 3600;
 constexpr int64_t kMostLayers = 100'000, kMostThreads = 256;
 
 std::string listed(const std::vector<std::string>& names) {
@@ -194,7 +194,7 @@ class HostsReader {
   Status read_patience(const toml::node& node) {
     const auto seconds = node.is_number() ? node.value<double>() : std::nullopt;
     if (!seconds || !(*seconds >= kLeastPatience && *seconds <= kMostPatience))
-      return wrong(node, "patience must be a number of seconds, 1 to 3600");
+      return wrong(node, "patience must be a number of seconds, 0.5 to 3600");
     file_.patience = seconds;
     return {};
   }
@@ -233,8 +233,12 @@ Result<HostsFile> HostsFile::load(const std::string& path) {
 void take_hosts(const HostsFile& file, SessionOptions& options) {
   options.hosts.clear();
   options.draft_hosts.clear();
+  options.spares.clear();
   for (const HostsFile::Host& host : file.hosts)
-    (host.role == HostRole::kDraft ? options.draft_hosts : options.hosts).push_back(host.options);
+    if (host.role == HostRole::kSpare)
+      options.spares.push_back(host.options.address);
+    else
+      (host.role == HostRole::kDraft ? options.draft_hosts : options.hosts).push_back(host.options);
   options.secret = file.secret;
   if (file.patience) options.patience = *file.patience;
 }

@@ -11,8 +11,9 @@
 
 namespace sluice {
 
-enum class HostRole : uint8_t { kStage, kDraft };
-inline constexpr Choice<HostRole> kHostRoles[] = {{"stage", HostRole::kStage}, {"draft", HostRole::kDraft}};
+enum class HostRole : uint8_t { kStage, kDraft, kSpare };
+inline constexpr Choice<HostRole> kHostRoles[] = {
+    {"stage", HostRole::kStage}, {"draft", HostRole::kDraft}, {"spare", HostRole::kSpare}};
 
 // How `sluice up` starts a host. Paths are of the host, relative to where a login begins.
 struct HostLaunch {

@@ -29,6 +29,7 @@ Status check_hosts(const SessionOptions& options) {
   if (options.hosts.empty()) {
     if (options.executor == ExecutorKind::kHosts)
       return input_error("--executor hosts needs --hosts, as in --hosts a:7001,b:7001");
+    if (!options.spares.empty()) return input_error("--spares are for --hosts: name them, or leave it out");
     return options.secret.empty() ? Status() : input_error("--secret is for --hosts: name them, or leave it out");
   }
   if (options.simulated())

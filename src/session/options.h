@@ -11,6 +11,7 @@
 #include "compute/stage_runner.h"
 #include "engine/request.h"
 #include "model/hub.h"
+#include "session/policy.h"
 #include "transport/address.h"
 
 namespace sluice {
@@ -59,7 +60,8 @@ struct SessionOptions {
   std::vector<HostOptions> draft_hosts;  // of the first draft models, one each; the others are in this process
   std::shared_ptr<MpiJob> job;           // whose ranks are the hosts; null: they are reached over TCP
   std::string secret;                    // a file; without one the hosts are this machine
-  double patience = 5.0;                 // seconds that a silent host is given
+  std::vector<HostAddress> spares;       // who takes the stages of a host that is lost, in this order
+  double patience = policy::kPatience;   // seconds that a silent host is given
   std::string profile;                   // empty: `uniform` when simulated, else not paced
   Compute compute = Compute::kFull;
   std::string memo;     // a file that keeps what lazy runs computed; empty: none
@@ -70,6 +72,8 @@ struct SessionOptions {
   bool trace = false;   // engines record all that happens
   OnDownload on_download = [](const std::string&, uint64_t, uint64_t) { return true; };  // of named models
 
+  // A line for the user when a host is lost, and when others have its stages. Of any thread.
+  std::function<void(const std::string&)> on_host = [](const std::string&) {};
   std::function<bool(uint64_t, uint64_t)> on_weights_sent;  // to hosts: blocks so far, and in all; false: stop
 
   // What a request asks for unless it says otherwise; its method may be kAutoMethod, its prompt is of no meaning.

@@ -20,6 +20,11 @@ inline constexpr size_t kLongestCorpus = size_t{32} << 20;
 // EAGLE-3's head, taken by `auto`, drafts no further than to a path that is so likely.
 inline constexpr double kSureChain = 0.5;
 
+// Seconds that a host may be silent: with the quarter of a second between heartbeats and looks at them it is noticed
+// within one that it is gone. What that costs, if it was only busy, is computing a text again. A rank that is gone ends
+// its job, so it is given longer.
+inline constexpr double kPatience = 0.75, kPatienceOfRanks = 5.0;
+
 // AutoTrial: a turn is kTurn tokens, the first kWarmUp of which (the pipeline fills) don't count; the loser gets
 // another turn every kPeriod tokens, since a text may become easier to guess.
 inline constexpr int64_t kTurn = 16, kWarmUp = 4, kPeriod = 128;

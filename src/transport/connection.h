@@ -26,7 +26,8 @@ namespace sluice {
 inline constexpr const char* kHost = "host ";
 
 struct ConnectionOptions {
-  double patience = 5.0;  // seconds without a sign of life; also for a connection to be made
+  double patience = 5.0;  // seconds without a sign of life
+  double connect = 5.0;   // seconds for a connection to be made
   size_t most_waiting =
       size_t{8} << 20;  // bytes, beyond the frame in hand: held here, and of each priority on the way out
   size_t most_frame = kMostMessageBytes;                            // bytes

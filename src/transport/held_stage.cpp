@@ -112,20 +112,26 @@ void HeldStage::run() {
   if (next_) next_->close();
   if (bytes_ > 0) means_.say(what_ + ": handed back");
   end();
+  if (made_ && sound_) {
+    made_->bytes = bytes_.exchange(0);
+    means_.keep(std::move(*made_));
+  }
+  made_.reset();
 }
 
 Status HeldStage::serve() {
   what_ = "stage " + std::to_string(hello_.stage.value) + " for " + control_->peer();
   SLUICE_TRY(const auto setup, next_setup());
   if (!setup) return {};
-  SLUICE_TRY(Stage stage, make(*setup));
+  if (hello_.role == Hello::Role::kSpare) return stand_by(*setup);
+  SLUICE_TRY_STATUS(make(*setup));
   SLUICE_TRY_STATUS(reach_next(*setup));
-  SLUICE_TRY_STATUS(control_->send(StageReady{.exactness = static_cast<uint8_t>(stage.worker.exactness()),
+  SLUICE_TRY_STATUS(control_->send(StageReady{.exactness = static_cast<uint8_t>(made_->stage.worker.exactness()),
                                               .instructions = ggml_instructions(),
                                               .bytes = static_cast<uint64_t>(bytes_)},
                                    Priority::kUrgent));
   while (const auto frame = batches_.pop()) {
-    SLUICE_TRY_STATUS(process(*frame, stage));
+    SLUICE_TRY_STATUS(process(*frame));
     ++progress_;
   }
   return {};
@@ -143,11 +149,48 @@ Result<std::optional<StageSetup>> HeldStage::next_setup() {
   return std::move(*setup);
 }
 
-Result<Stage> HeldStage::make(const StageSetup& setup) {
+// Finds the model, and has it in memory as far as the system keeps what was read: what is left to do, when a stage is
+// lost, is to make its layers. Without it here, they are fetched then.
+Status HeldStage::stand_by(const StageSetup& setup) {
+  const auto model = find_model(setup.recipe.files, means_.models);
+  if (!model && means_.cache.folder.empty()) return tl::unexpected<Error>(model.error());
+  constexpr uint64_t kPiece = uint64_t{1} << 20;
+  std::vector<std::byte> piece(kPiece);
+  if (model)
+    for (const auto& file : model->files())
+      for (uint64_t at = 0; at < file->size() && !ended_; at += kPiece)
+        SLUICE_TRY_STATUS(file->read(at, std::span(piece).first(std::min(kPiece, file->size() - at))));
+  means_.say("standing by for " + control_->peer() + (model ? ": " + model->hparams().name : ""));
+  SLUICE_TRY_STATUS(
+      control_->send(StageReady{.exactness = 0, .instructions = ggml_instructions(), .bytes = 0}, Priority::kUrgent));
+  while (batches_.pop()) {
+  }
+  return {};
+}
+
+Status HeldStage::make(const StageSetup& setup) {
+  if (means_.spare && !setup.replaces)
+    return runtime_error("it is a spare, for when a host is lost: name it by --spares, not by --hosts");
   StageRecipe recipe = setup.recipe;
   const int32_t asked = means_.threads > 0 ? means_.threads : recipe.options.threads;
   const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
   recipe.options.threads = std::clamp(asked > 0 ? asked : cores, 1, 256);
+  made_ = means_.take(recipe);
+  if (made_) {
+    bytes_ = made_->bytes;
+  } else {
+    SLUICE_TRY(made_, made_of(recipe));
+  }
+  SLUICE_TRY_STATUS(keep_pace(setup, made_->d_model));
+  last_ = recipe.last;
+  model_ = setup.model;
+  const LayerRange range = recipe.options.range;
+  means_.say(what_ + ": layers " + std::to_string(range.first) + " to " + std::to_string(range.last - 1) + " of " +
+             made_->name);
+  return {};
+}
+
+Result<MadeStage> HeldStage::made_of(const StageRecipe& recipe) {
   SLUICE_TRY(const ModelFile model, model_of(recipe));
   const LayerRange range = recipe.options.range;
   if (range.first < 0 || range.first > range.last || range.last > model.hparams().n_layers ||
@@ -155,12 +198,12 @@ Result<Stage> HeldStage::make(const StageSetup& setup) {
     return runtime_error("it was sent a recipe of layers that the model does not have");
   SLUICE_TRY_STATUS(set_aside(bytes_of_stage(recipe, model)));
   SLUICE_TRY(Stage stage, make_stage(recipe, model));
-  SLUICE_TRY_STATUS(keep_pace(setup, model.hparams().d_model));
-  last_ = recipe.last;
-  model_ = setup.model;
-  means_.say(what_ + ": layers " + std::to_string(range.first) + " to " + std::to_string(range.last - 1) + " of " +
-             model.hparams().name);
-  return stage;
+  return MadeStage{.recipe = recipe,
+                   .stage = std::move(stage),
+                   .bytes = bytes_,
+                   .name = model.hparams().name,
+                   .d_model = model.hparams().d_model,
+                   .in_use = std::move(in_use_)};
 }
 
 // Found here, or else fetched.
@@ -221,16 +264,19 @@ Status HeldStage::reach_next(const StageSetup& setup) {
   return {};
 }
 
-Status HeldStage::process(const Frame& frame, Stage& stage) {
+Status HeldStage::process(const Frame& frame) {
+  Stage& stage = made_->stage;
   SLUICE_TRY(auto message, decode(frame.bytes()));
   auto* batch = std::get_if<Batch>(&message);
   if (batch == nullptr) return runtime_error("a stage was sent what is no batch; do all hosts run the same release?");
+  sound_ = false;
   SLUICE_TRY_STATUS(stage.frames.check(*batch));
-  SLUICE_TRY_STATUS(take_amendments(stage));
+  SLUICE_TRY_STATUS(take_amendments());
   const auto begin = std::chrono::steady_clock::now();
   waited_ = std::chrono::duration<double>(begin - frame.came()).count();
   rows_received_ = static_cast<uint16_t>(batch->rows.size());
   Worker::Done done = stage.worker.process(std::move(*batch));
+  sound_ = true;
   if (pace_) {
     const double seconds = pace_->stage_seconds(stage.worker.stage(), done.rows_computed, done.head_rows);
     batches_.wait_until(begin + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
@@ -242,7 +288,8 @@ Status HeldStage::process(const Frame& frame, Stage& stage) {
   return {};
 }
 
-Status HeldStage::take_amendments(Stage& stage) {
+Status HeldStage::take_amendments() {
+  Stage& stage = made_->stage;
   while (const auto frame = from_coordinator_.try_pop()) {
     SLUICE_TRY(const auto message, decode(frame->bytes()));
     const auto* amendment = std::get_if<Amendment>(&message);

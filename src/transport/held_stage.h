@@ -18,6 +18,7 @@
 #include "pipeline/cost_model.h"
 #include "pipeline/recipe.h"
 #include "pipeline/route.h"
+#include "transport/kept_stages.h"
 #include "transport/network.h"
 #include "transport/weight_store.h"
 #include "wire/hello.h"
@@ -46,8 +47,12 @@ struct StageMeans {
   std::string models;   // a folder of GGUF files; may be empty
   WeightCache cache;    // of what coordinators send
   int32_t threads = 0;  // of each stage; 0: as the coordinator asks, or all
+  bool spare = false;   // only in place of stages that are lost
   // Sets so many bytes aside. Errors say how many there are.
   std::function<Status(int64_t)> reserve;
+  // A stage like that which is at hand, and one that is no longer used; with the bytes that are set aside for it.
+  std::function<std::optional<MadeStage>(const StageRecipe&)> take;
+  std::function<void(MadeStage)> keep;
   std::function<void(const std::string&)> say;  // a line for who looks after this host
 };
 
@@ -74,13 +79,15 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
  private:
   Status serve();
   Result<std::optional<StageSetup>> next_setup();
-  Result<Stage> make(const StageSetup& setup);
+  Status make(const StageSetup& setup);
+  Result<MadeStage> made_of(const StageRecipe& recipe);
+  Status stand_by(const StageSetup& setup);
   Result<ModelFile> model_of(const StageRecipe& recipe);
   Status set_aside(int64_t bytes);
   Status keep_pace(const StageSetup& setup, int32_t d_model);
   Status reach_next(const StageSetup& setup);
-  Status process(const Frame& frame, Stage& stage);
-  Status take_amendments(Stage& stage);
+  Status process(const Frame& frame);
+  Status take_amendments();
   double seconds_to(std::chrono::steady_clock::time_point time) const;
 
   void pass_on(Batch batch) override;
@@ -98,6 +105,8 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   std::unique_ptr<FileLock> in_use_;  // weights that were fetched
   std::string what_;                  // it is, for people
   ModelId model_ = kTarget;
+  std::optional<MadeStage> made_;
+  bool sound_ = true;  // nothing has gone wrong within it
   bool last_ = true;
   std::optional<CostModel> pace_;
   std::optional<Error> broken_;  // a send that failed

@@ -143,6 +143,13 @@ class MpiNetwork final : public Network {
     do_there(*there_.io, [] {});  // what closing has left to do comes before this
   }
 
+  void stop() override {
+    do_there(*there_.io, [this] {
+      for (const auto& connection : connections_)
+        if (const auto alive = connection.lock()) alive->close();
+    });
+  }
+
   Result<std::shared_ptr<Connection>> connect(const HostAddress& to, const Hello& hello,
                                               const ConnectionOptions& options) override {
     if (!to.is_rank() || to.rank >= job_->size())

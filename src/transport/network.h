@@ -20,6 +20,9 @@ class Network {
   // Ends what is still there. Ears that are hearing something are waited for; none hears anything afterwards.
   virtual ~Network() = default;
 
+  // Ends what is there, and lets nothing new begin: who waits in connect() gets an error.
+  virtual void stop() = 0;
+
   // Waits until the peer has answered the hello with the same. Errors (kRuntime, or what the peer says) name the host
   // and what would be right.
   virtual Result<std::shared_ptr<Connection>> connect(const HostAddress& to, const Hello& hello,

@@ -1,13 +1,16 @@
 #include "transport/remote_pipeline.h"
 
-#include <openssl/rand.h>
-
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <mutex>
+#include <thread>
 #include <utility>
 
+#include "transport/generation.h"
 #include "transport/network.h"
+#include "transport/replacements.h"
 #include "transport/weight_server.h"
 #include "wire/codec.h"
 #include "wire/hello.h"
@@ -16,207 +19,253 @@ namespace sluice {
 
 namespace {
 
-uint64_t random_epoch() {
-  uint64_t epoch = 0;
-  SLUICE_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(&epoch), sizeof epoch) == 1,
-               "the system has random numbers");
-  return epoch;
+constexpr double kConnect = 5.0;  // seconds for a host to answer at first
+// The same for one that stands in, since others may, and an answer waits for it.
+constexpr double kConnectAgain = 1.0;
+constexpr std::chrono::milliseconds kLook{250};  // between two looks at what stages do
+constexpr std::chrono::milliseconds kAgain{50};  // between two looks for who is missing
+
+std::string seconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f s", seconds);
+  return text;
 }
 
+// Generations of stages: when one is lost, a thread of its own opens the next, on the hosts that are left and in the
+// places of the others on who stands in for them, while the coordinator goes on.
 class RemotePipeline final : public RemoteStages {
  public:
   explicit RemotePipeline(RemotePlan plan)
       : plan_(std::move(plan)),
-        epoch_(random_epoch()),
-        ready_(plan_.recipes.size()),
-        arrivals_(plan_.recipes),
-        network_(make_network(plan_.job, plan_.secret)) {
+        network_(make_network(plan_.job, plan_.secret)),
+        replacements_(plan_.hosts, plan_.spares) {
     if (plan_.model != nullptr)
-      weights_.emplace(*plan_.model, plan_.on_sent, [this](const Error& error) { fail(error); });
-    for (const StageRecipe& recipe : plan_.recipes) reports_.emplace_back(plan_.id, recipe, plan_.n_tokens);
+      weights_.emplace(*plan_.model, plan_.on_sent, [this](const Error& error) { end(error); });
   }
 
   ~RemotePipeline() override {
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+      if (opening_) opening_->stop();
+      changed_.notify_all();
+    }
+    network_->stop();  // who waits for a host need not
+    if (mender_.joinable()) mender_.join();
     network_.reset();  // nobody calls back any more, and every connection has ended
     weights_.reset();
   }
 
   Status open() {
-    SLUICE_TRY_STATUS(reach_all());
-    SLUICE_TRY_STATUS(set_up_all());
-    SLUICE_TRY_STATUS(wait_for_all());
-    SLUICE_TRY_STATUS(check_alike());
-    auto first = network_->connect(plan_.hosts.front(), hello(0, Hello::Role::kBatches), {.patience = plan_.patience});
-    if (!first) return tl::unexpected<Error>(failure(first.error()));
-    first_ = std::move(*first);
-    first_->listen(
-        {.frame = [this](const Frame& frame) { take(0, frame); }, .end = [this](const Error& error) { fail(error); }});
+    const auto generation = make_generation(plan_.hosts, {});
+    prepare_for(generation);
+    const auto opened = generation->open(std::max(kConnect, plan_.patience));
+    if (!opened) return tl::unexpected<Error>(opened.error().error);
+    generation_ = generation;
+    exactness_ = generation_->exactness();
     return {};
   }
 
-  void start(Links& links, std::function<void(const Error&)> failed) override {
-    const std::lock_guard lock(mutex_);
+  void start(Links& links, Ears ears) override {
     links_ = &links;
-    failed_ = std::move(failed);
-    if (error_) failed_(*error_);
+    ears_ = std::move(ears);
+    listen(*generation_, number_);
+    mender_ = std::thread([this] { mend(); });
   }
 
   void submit(const Batch& batch) override {
-    {
-      const std::lock_guard lock(mutex_);
-      for (ReportCheck& reports : reports_) reports.submitted(batch);
-      arrivals_.submitted(batch);
-    }
-    if (const Status sent = first_->send(batch, Priority::kBulk); !sent) fail(sent.error());
+    if (const auto generation = current()) generation->submit(batch);
+  }
+  void amend(const Amendment& amendment) override {
+    if (const auto generation = current()) generation->amend(amendment);
   }
 
-  void amend(const Amendment& amendment) override {
-    for (const auto& control : control_)
-      if (const Status sent = control->send(amendment, Priority::kUrgent); !sent) fail(sent.error());
+  void resume(uint32_t number) override {
+    const std::lock_guard lock(mutex_);
+    if (number != number_) return;
+    if (state_ == State::kReplaced) state_ = State::kRuns;
+    if (state_ == State::kGivenUp) state_ = State::kLost;
+    changed_.notify_all();
   }
 
   Exactness exactness() const override { return exactness_; }
 
  private:
-  Hello hello(size_t stage, Hello::Role role) const {
-    return {.epoch = epoch_, .stage = StageId(static_cast<int32_t>(stage)), .role = role};
+  enum class State : uint8_t {
+    kRuns,
+    kLost,      // the next generation is looked for
+    kReplaced,  // it is there, and the coordinator has not resumed
+    kGivenUp,   // nobody was found
+  };
+  using Clock = std::chrono::steady_clock;
+
+  std::shared_ptr<Generation> make_generation(std::vector<HostAddress> hosts, std::optional<Exactness> former) {
+    return std::make_shared<Generation>(plan_, std::move(hosts), *network_, weights_ ? &*weights_ : nullptr, former);
   }
 
-  // All are there before one is asked to reach another.
-  Status reach_all() {
-    for (size_t s = 0; s < plan_.hosts.size(); ++s) {
-      auto control = network_->connect(plan_.hosts[s], hello(s, Hello::Role::kControl), {.patience = plan_.patience});
-      if (!control) return tl::unexpected<Error>(failure(control.error()));
-      control_.push_back(std::move(*control));
-    }
-    return {};
-  }
-
-  Status set_up_all() {
-    for (size_t s = 0; s < control_.size(); ++s) {
-      control_[s]->listen({.frame = [this, s](const Frame& frame) { take(s, frame); },
-                           .end = [this](const Error& error) { fail(error); }});
-      StageSetup setup{.model = plan_.id,
-                       .recipe = plan_.recipes[s],
-                       .next = {},
-                       .patience = plan_.patience,
-                       .pace = plan_.pace,
-                       .cuts = plan_.cuts};
-      if (s + 1 < control_.size()) setup.next = plan_.hosts[s + 1].text();
-      SLUICE_TRY_STATUS(control_[s]->send(setup, Priority::kUrgent));
-    }
-    return {};
-  }
-
-  Status wait_for_all() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] {
-      return error_ || std::ranges::all_of(ready_, [](const auto& ready) { return ready.has_value(); });
-    });
-    if (error_) return tl::unexpected<Error>(*error_);
-    uint8_t weakest = 0;
-    for (const auto& ready : ready_) weakest = std::max(weakest, ready->exactness);
-    exactness_ = static_cast<Exactness>(weakest);
-    return {};
-  }
-
-  // ggml's kernels give other bits on another processor.
-  Status check_alike() {
-    if (plan_.alike.empty()) return {};
-    for (size_t s = 1; s < ready_.size(); ++s)
-      if (ready_[s]->instructions != ready_[0]->instructions)
-        return runtime_error(control_[s]->peer() + " computes by other instructions (" + ready_[s]->instructions +
-                             ") than " + control_[0]->peer() + " (" + ready_[0]->instructions +
-                             "), and weights of type " + plan_.alike +
-                             " have the same bits on like processors only: take like hosts, or a file of other types");
-    return {};
-  }
-
-  // Of the network's thread.
-  void take(size_t s, const Frame& frame) {
-    auto message = decode(frame.bytes());
-    const Status taken = message ? std::visit([&](auto& what) { return take(s, what); }, *message)
-                                 : Status(tl::unexpected<Error>(message.error()));
-    if (!taken) fail(said_by(control_[s]->peer(), taken.error()));
-  }
-
-  template <class Other>
-  Status take(size_t, const Other&) {
-    return runtime_error("it sent what no stage sends; do all hosts run the same release?");
-  }
-  Status take(size_t s, const StageReady& ready) {
-    if (ready.exactness > static_cast<uint8_t>(Exactness::kNone))
-      return runtime_error("its bits are of no known class");
+  // What has gone wrong on this side: with the model's file, or the user wants it to stop.
+  void end(const Error& error) {
     const std::lock_guard lock(mutex_);
-    ready_[s] = ready;
+    if (ended_) return;
+    ended_ = error;
+    if (opening_) opening_->fail(0, error);
+  }
+
+  // What takes batches; null: nobody does.
+  std::shared_ptr<Generation> current() {
+    const std::lock_guard lock(mutex_);
+    return state_ == State::kRuns ? generation_ : nullptr;
+  }
+
+  void listen(Generation& generation, uint32_t number) {
+    generation.start(*links_, [this, number](const Loss& loss) { lose(number, loss); });
+  }
+
+  void lose(uint32_t number, const Loss& loss) {
+    const std::lock_guard lock(mutex_);
+    if (number != number_ || state_ == State::kLost || state_ == State::kGivenUp) return;
+    state_ = State::kLost;
+    loss_ = loss;
     changed_.notify_all();
-    return {};
-  }
-  Status take(size_t s, const WeightsAsked&) { return ask(s, std::nullopt); }
-  Status take(size_t s, const WeightBlockAsked& asked) { return ask(s, asked); }
-  Status ask(size_t s, const std::optional<WeightBlockAsked>& asked) {
-    if (!weights_) return runtime_error("it asks for weights that nobody sends");
-    return weights_->ask(control_[s], plan_.recipes[s], asked);
-  }
-  Status take(size_t, const WorkerFailed& failed) { return tl::unexpected<Error>(failed.error); }
-  Status take(size_t s, StageReport& report) {
-    const std::lock_guard lock(mutex_);
-    SLUICE_TRY_STATUS(reports_[s].check(report));
-    if (links_ != nullptr) links_->report(report);
-    return {};
-  }
-  Status take(size_t s, Outcome& outcome) {
-    const std::lock_guard lock(mutex_);
-    SLUICE_TRY_STATUS(reports_[s].check(outcome));
-    if (links_ != nullptr) links_->conclude(std::move(outcome));
-    return {};
-  }
-  Status take(size_t s, Taps& taps) {
-    if (!plan_.taps) return runtime_error("it sent states that nobody asked for");
-    if (taps.stage != plan_.recipes[s].stage) return runtime_error("it sent the states of another stage");
-    SLUICE_TRY_STATUS(plan_.taps->check(taps));
-    const std::lock_guard lock(mutex_);
-    SLUICE_TRY_STATUS(arrivals_.check({taps.batch, taps.stage}));
-    if (links_ != nullptr) links_->tap(std::move(taps));
-    return {};
   }
 
-  void fail(const Error& error) {
-    std::function<void(const Error&)> failed;
-    {
-      const std::lock_guard lock(mutex_);
-      if (error_) return;
-      const bool by_user = error.kind == ErrorKind::kInterrupted;
-      error_ = Error{by_user ? error.kind : ErrorKind::kRuntime, error.message};
-      failed = failed_;
-      changed_.notify_all();
+  double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  // Has the spares look for the model.
+  void call_spares() {
+    const uint64_t epoch = random_epoch();
+    for (size_t i = 0; i < plan_.spares.size(); ++i) {
+      const StageId number(static_cast<int32_t>(i));
+      auto spare = network_->connect(plan_.spares[i], {.epoch = epoch, .stage = number, .role = Hello::Role::kSpare},
+                                     {.connect = kConnectAgain});
+      if (!spare) {
+        plan_.say(spare.error().message + " (it is a spare, and is not needed yet)");
+        continue;
+      }
+      const auto complain = [this](const Error& error) { plan_.say(error.message + " (it is a spare)"); };
+      (*spare)->listen({.frame =
+                            [complain, peer = (*spare)->peer()](const Frame& frame) {
+                              const auto message = decode(frame.bytes());
+                              const auto* failed = message ? std::get_if<WorkerFailed>(&*message) : nullptr;
+                              if (failed != nullptr) complain(said_by(peer, failed->error));
+                            },
+                        .end = [](const Error&) {}});
+      StageSetup setup{.recipe = plan_.recipes.back(), .next = {}};
+      setup.recipe.stage = number;
+      static_cast<void>((*spare)->send(setup, Priority::kUrgent));
+      spares_.push_back(std::move(*spare));
     }
-    if (failed) failed(*error_);
   }
 
-  // What a stage has said meanwhile explains more than that another can't be reached.
-  Error failure(const Error& error) {
+  // Of a thread of its own.
+  void mend() {
+    if (plan_.id == kTarget) call_spares();
+    std::unique_lock lock(mutex_);
+    while (!closing_) {
+      if (state_ == State::kLost) {
+        const Loss loss = *loss_;
+        const auto former = generation_;
+        lock.unlock();
+        former->close();
+        auto next = replace(loss);
+        lock.lock();
+        if (closing_) return;
+        const bool for_good = !next && (ended_ || plan_.job);
+        if (for_good) {
+          state_ = State::kGivenUp;
+          lock.unlock();
+          return ears_.failed(next.error());
+        }
+        ++number_;
+        const uint32_t number = number_;
+        state_ = next ? State::kReplaced : State::kGivenUp;
+        if (next) generation_ = *next;
+        lock.unlock();
+        if (next) {
+          listen(**next, number);
+          ears_.replaced(number);
+        } else {
+          ears_.lost(next.error(), number);
+        }
+        lock.lock();
+        continue;
+      }
+      changed_.wait_for(lock, kLook);
+      if (state_ != State::kRuns) continue;
+      const auto generation = generation_;
+      lock.unlock();
+      generation->look_after();
+      lock.lock();
+    }
+  }
+
+  // Somebody for the stages of who is lost. The error names who was, and the remedy.
+  Result<std::shared_ptr<Generation>> replace(const Loss& loss) {
+    if (plan_.job) return tl::unexpected<Error>(loss.error);  // MPI ends all ranks
+    const double begin = now();
+    const HostAddress lost = replacements_.seats()[loss.stage];
+    plan_.say(loss.error.message + "; its layers go to others");
+    replacements_.lose({loss.stage}, begin);
+    std::string refusal;
+    while (now() - begin < plan_.search) {
+      const auto hosts = replacements_.next(now());
+      auto generation = hosts ? make_generation(*hosts, exactness_) : nullptr;
+      if (!prepare_for(generation)) break;
+      if (!generation) continue;
+      const auto opened = generation->open(kConnectAgain);
+      if (opened) {
+        replacements_.settled();
+        const HostAddress& heir = (*hosts)[loss.stage];
+        plan_.say(kHost + heir.for_people() +
+                  (heir == lost ? " is back after " : " has the layers of " + lost.for_people() + " after ") +
+                  seconds_text(now() - begin));
+        return generation;
+      }
+      generation->close();
+      refusal = opened.error().error.message;
+      blame(opened.error());
+    }
     const std::lock_guard lock(mutex_);
-    return error_ ? *error_ : Error{ErrorKind::kRuntime, error.message};
+    if (ended_) return tl::unexpected<Error>(*ended_);
+    return runtime_error(loss.error.message + "; nobody has taken its layers" +
+                         (refusal.empty() || refusal == loss.error.message ? "" : " (" + refusal + ")") +
+                         ": start sluice stage there again, or name others by --spares");
+  }
+
+  // Whether to go on; without a generation to open, after a while.
+  bool prepare_for(const std::shared_ptr<Generation>& generation) {
+    std::unique_lock lock(mutex_);
+    if (!generation) changed_.wait_for(lock, kAgain, [this] { return closing_; });
+    opening_ = generation;
+    return !closing_ && !ended_;
+  }
+
+  // Where a stage got no further because of the next one, and only that is new, it is that one's fault.
+  void blame(const Loss& loss) {
+    const bool of_next = loss.in_set_up && !replacements_.is_new(loss.stage) && loss.stage + 1 < plan_.hosts.size() &&
+                         replacements_.is_new(loss.stage + 1);
+    replacements_.refused(loss.stage + (of_next ? 1 : 0), now());
   }
 
   const RemotePlan plan_;
-  const uint64_t epoch_;
-  std::vector<std::shared_ptr<Connection>> control_;  // by stage
-  std::shared_ptr<Connection> first_;                 // that batches go by
-  std::optional<WeightServer> weights_;               // for stages that lack them
-  Exactness exactness_ = Exactness::kNone;
-
-  std::mutex mutex_;  // guards what follows, and is held while `links_` is told
-  std::condition_variable changed_;
-  std::vector<std::optional<StageReady>> ready_;
-  std::vector<ReportCheck> reports_;  // by stage
-  ArrivalCheck arrivals_;
-  std::optional<Error> error_;
-  Links* links_ = nullptr;
-  std::function<void(const Error&)> failed_;
-
+  const Clock::time_point start_ = Clock::now();
   std::unique_ptr<Network> network_;
+  Exactness exactness_ = Exactness::kNone;
+  Links* links_ = nullptr;
+  Ears ears_;
+  Replacements replacements_;                        // of the mender, like
+  std::vector<std::shared_ptr<Connection>> spares_;  // whom the model is known to
+  std::optional<WeightServer> weights_;              // for stages that lack them
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  State state_ = State::kRuns;
+  uint32_t number_ = 0;  // of the generation
+  std::shared_ptr<Generation> generation_, opening_;
+  std::optional<Loss> loss_;
+  std::optional<Error> ended_;
+  bool closing_ = false;
+  std::thread mender_;
 };
 
 }  // namespace

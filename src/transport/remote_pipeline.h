@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "pipeline/frame_check.h"
@@ -18,11 +19,18 @@ namespace sluice {
 class MpiJob;
 
 struct RemotePlan {
+  // A pass takes no more than so many usual ones, a prompt's included.
+  static constexpr double kLongestPass = 600;
+
   ModelId id = kTarget;              // of the model
   std::vector<HostAddress> hosts;    // one a stage; a host may hold several
+  std::vector<HostAddress> spares;   // who takes the stages of a host that is lost, in this order
   std::optional<Secret> secret;      // without one: this machine only
-  std::shared_ptr<MpiJob> job;       // whose ranks the hosts are; null: they are reached over TCP
-  double patience = 5.0;             // seconds that a silent host is given
+  std::shared_ptr<MpiJob> job;       // whose ranks the hosts are, of which none is replaced; null: over TCP
+  double patience = 0.75;            // seconds that a silent host is given
+  double search = 5.0;               // seconds that are spent on finding somebody for the stages of a lost host
+  double stands_still = 5.0;         // seconds beyond the longest pass after which a stage has hung,
+  double first_pass = 60.0;          // and as long as it has computed nothing
   std::vector<StageRecipe> recipes;  // of its stages, with the identity of their files
   int32_t n_tokens = 0;              // of the target's vocabulary
   std::optional<FrameCheck> taps;    // what heads may be sent; none: there is no head
@@ -31,6 +39,8 @@ struct RemotePlan {
   const ModelFile* model = nullptr;  // stages that lack it are sent its weights; null: they are not. It outlives them
   std::function<bool(uint64_t, uint64_t)> on_sent;  // blocks of weights so far, and in all; false: stop
   std::string alike;  // a type of weights that like processors alone compute alike; empty: there is none
+  // A line for the user when a host is lost, and when its stages are elsewhere. Of any thread.
+  std::function<void(const std::string&)> say = [](const std::string&) {};
 };
 
 // Waits until every host has made its stage and reached the next. Errors (kRuntime) name the host and the remedy.

@@ -39,6 +39,7 @@ SocketConnection::SocketConnection(std::unique_ptr<ByteStream> stream, Side side
       peer_(std::move(peer)),
       options_(std::move(options)),
       most_ticks_(ticks_of(options_.patience)),
+      most_first_ticks_(ticks_of(options_.connect)),
       timer_(stream_->executor()),
       reader_(std::min(kMostGreeting, options_.most_frame)),
       inflow_(std::make_shared<Inflow>(options_.most_waiting)) {}
@@ -233,8 +234,8 @@ bool SocketConnection::overdue() {
   const std::string patience = seconds_text(options_.patience);
   const bool beginning = state_ == State::kShaking || state_ == State::kGreeting;
   ++ticks_;
-  if ((beginning && ticks_ > most_ticks_) || (state_ == State::kClosing && ticks_ > kClosingTicks)) {
-    end("it did not answer within " + patience + ": is it " + stream_->wanted() + "?");
+  if ((beginning && ticks_ > most_first_ticks_) || (state_ == State::kClosing && ticks_ > kClosingTicks)) {
+    end("it did not answer within " + seconds_text(options_.connect) + ": is it " + stream_->wanted() + "?");
     return true;
   }
   if (state_ != State::kOpen || !reading_) return false;

@@ -66,7 +66,8 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   const Side side_;
   const std::string peer_;
   const ConnectionOptions options_;
-  const int64_t most_ticks_;  // that patience lasts
+  const int64_t most_ticks_;        // that patience lasts
+  const int64_t most_first_ticks_;  // until it is open
   boost::asio::steady_timer timer_;
 
   State state_ = State::kShaking;

@@ -57,10 +57,10 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
 
   // On the network's thread, as all that follows.
   void start() {
-    timer_.expires_after(std::chrono::milliseconds(static_cast<int64_t>(std::min(options_.patience, 1e6) * 1000)));
+    timer_.expires_after(std::chrono::milliseconds(static_cast<int64_t>(std::min(options_.connect, 1e6) * 1000)));
     timer_.async_wait([self = shared_from_this()](error_code error) {
       if (error || self->done_) return;
-      self->fail("no answer within " + std::to_string(static_cast<int64_t>(self->options_.patience)) +
+      self->fail("no answer within " + std::to_string(static_cast<int64_t>(self->options_.connect)) +
                  " s: is it up, and does its firewall let port " + std::to_string(self->to_.port) + " through?");
     });
     resolver_.async_resolve(to_.host, std::to_string(to_.port),
@@ -200,6 +200,7 @@ struct SocketNetwork::Impl {
 
   // On the network's thread.
   void end_all() {
+    ended = true;
     for (const auto& listener : listeners) listener->stop();
     listeners.clear();
     for (const auto& attempt : attempts)
@@ -226,14 +227,19 @@ struct SocketNetwork::Impl {
   std::optional<Tls> tls;
   std::vector<std::shared_ptr<Listener>> listeners;
   std::vector<std::weak_ptr<Attempt>> attempts;
+  bool ended = false;  // of the network's thread
   std::vector<std::weak_ptr<SocketConnection>> connections;
   std::thread thread;
 };
 
 SocketNetwork::SocketNetwork(const std::optional<Secret>& secret) : impl_(std::make_unique<Impl>(secret)) {}
 
-SocketNetwork::~SocketNetwork() {
+void SocketNetwork::stop() {
   asio::post(*impl_->io, [this] { impl_->end_all(); });
+}
+
+SocketNetwork::~SocketNetwork() {
+  stop();
   impl_->work.reset();
   impl_->thread.join();
 }
@@ -245,6 +251,7 @@ Result<std::shared_ptr<Connection>> SocketNetwork::connect(const HostAddress& to
   const auto attempt = std::make_shared<Attempt>(*impl_->io, tls, to, hello, options, impl_->keep());
   auto result = attempt->result();
   asio::post(*impl_->io, [this, attempt] {
+    if (impl_->ended) return attempt->cancel();
     Impl::remember(impl_->attempts, attempt);
     attempt->start();
   });

@@ -17,6 +17,7 @@ class SocketNetwork final : public Network {
   SocketNetwork& operator=(const SocketNetwork&) = delete;
   ~SocketNetwork() override;
 
+  void stop() override;
   Result<std::shared_ptr<Connection>> connect(const HostAddress& to, const Hello& hello,
                                               const ConnectionOptions& options = {}) override;
   Result<HostAddress> listen(const HostAddress& at, Accept accept, const ConnectionOptions& options = {}) override;

@@ -60,15 +60,19 @@ class StageHost::Impl {
   explicit Impl(const StageHostOptions& options)
       : options_(options),
         budget_(options.memory > 0 ? options.memory : machine_memory()),
-        network_(make_network(options.job, options.secret)) {}
+        kept_([this](int64_t bytes) { budget_.give_back(bytes); }),
+        network_(make_network(options.job, options.secret)),
+        sweeper_([this] { sweep(); }) {}
 
   ~Impl() {
     {
       const std::lock_guard lock(mutex_);
       closing_ = true;
+      changed_.notify_all();
       for (Held& held : held_) held.stage->end_because(Error{ErrorKind::kRuntime, "it is being shut down"});
     }
     for (Held& held : held_) held.thread.join();
+    sweeper_.join();
   }
 
   Status listen() {
@@ -93,6 +97,8 @@ class StageHost::Impl {
 
  private:
   static constexpr size_t kMostStages = 64;
+  static constexpr double kKeepSeconds = 30.0;        // that a stage is kept for who may come back
+  static constexpr std::chrono::seconds kLeaving{2};  // for one that ends to be through with its batch
 
   struct Held {
     std::shared_ptr<HeldStage> stage;
@@ -124,8 +130,48 @@ class StageHost::Impl {
             .models = options_.models,
             .cache = options_.cache,
             .threads = options_.threads,
-            .reserve = [this](int64_t bytes) { return budget_.reserve(bytes, [this] { return some_leave(); }); },
+            .spare = options_.spare,
+            .reserve = [this](int64_t bytes) { return reserve(bytes); },
+            .take = [this](const StageRecipe& recipe) { return take(recipe); },
+            .keep =
+                [this](MadeStage made) {
+                  kept_.keep(std::move(made));
+                  const std::lock_guard lock(mutex_);
+                  changed_.notify_all();
+                },
             .say = options_.say};
+  }
+
+  Status reserve(int64_t bytes) {
+    for (;;) {
+      Status reserved = budget_.reserve(bytes, [this] { return some_leave(); });
+      if (reserved || !kept_.drop()) return reserved;
+    }
+  }
+
+  // Whoever is about to leave may have it in hand.
+  std::optional<MadeStage> take(const StageRecipe& recipe) {
+    const auto until = std::chrono::steady_clock::now() + kLeaving;
+    for (;;) {
+      const bool some = some_leave();
+      if (auto made = kept_.take(recipe)) return made;
+      if (!some || std::chrono::steady_clock::now() > until) return std::nullopt;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+
+  // Lets go what nobody has come back for.
+  void sweep() {
+    std::unique_lock lock(mutex_);
+    while (!closing_) {
+      if (kept_.empty())
+        changed_.wait(lock);
+      else
+        changed_.wait_for(lock, std::chrono::seconds(1));
+      lock.unlock();
+      kept_.drop_older_than(kKeepSeconds);
+      lock.lock();
+    }
   }
 
   // Under the mutex.
@@ -166,11 +212,14 @@ class StageHost::Impl {
 
   const StageHostOptions options_;
   MemoryBudget budget_;
+  KeptStages kept_;
   HostAddress address_;
-  std::mutex mutex_;      // guards what follows
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
   std::list<Held> held_;  // where they are they stay
   bool closing_ = false;
   std::unique_ptr<Network> network_;  // the first to go
+  std::thread sweeper_;
 };
 
 StageHost::StageHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

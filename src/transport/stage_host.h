@@ -23,6 +23,7 @@ struct StageHostOptions {
   WeightCache cache;             // of what coordinators send; no folder: nothing is fetched
   int64_t memory = 0;            // bytes for all stages; 0: what this machine has
   int32_t threads = 0;           // of each stage; 0: as coordinators ask, or all
+  bool spare = false;            // it holds stages only in place of others that are lost
   double patience = 5.0;         // seconds that a silent peer is given
   std::function<void(const std::string&)> say = [](const std::string&) {};  // a line when a stage comes or goes
 };

@@ -16,6 +16,8 @@ struct Hello {
   enum class Role : uint8_t {
     kControl,  // the coordinator, to a stage: what it is made of, amendments; reports, verdicts and taps come back
     kBatches,  // whoever comes before it, to a stage: batches
+    kSpare,    // the coordinator, to who may have to stand in for another: the recipe of a stage whose files it is to
+               // have at hand
   };
   uint64_t epoch = 0;  // of a pipeline, drawn by its coordinator: what belongs to another one is refused
   StageId stage;       // that is spoken to
@@ -30,6 +32,7 @@ struct StageSetup {
   double patience = 5.0;    // seconds without a sign of life after which a peer counts as gone
   std::string pace;         // a profile as JSON: the stage's passes take at least its time; empty: as long as they take
   std::vector<LayerRange> cuts;  // of all stages, which the profile is applied to
+  bool replaces = false;         // a pipeline that is lost: then spares take stages too
 };
 
 // From the stage, once it is made and has reached the next one.

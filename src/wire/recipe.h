@@ -27,6 +27,7 @@ struct StageOptions {
   // Rows may hold tokens of a larger vocabulary: their embedding is zero. (Else such a token ends the program.)
   bool foreign_tokens = false;
   std::vector<int32_t> taps;  // layers whose output is kept: tap l is the hidden state after layer l (0: the embedding)
+  bool operator==(const StageOptions&) const = default;
 };
 
 // Where a model's weights are, and how to tell that they are the right ones.
@@ -34,6 +35,7 @@ struct WeightFiles {
   std::string path;
   std::string target;  // of a head, the draft model that is one included: the model that it belongs to; else empty
   Sha256 identity;     // of all that is computed with (docs/formats.md); zeros: whatever is there
+  bool operator==(const WeightFiles&) const = default;
 };
 
 struct StageRecipe {
@@ -52,6 +54,7 @@ struct StageRecipe {
   // `guessable`.
   int32_t candidates = 0, guessable = 0;
   int32_t guesses = 1;  // of a head that can: so many tokens in a row
+  bool operator==(const StageRecipe&) const = default;
 };
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "cli/terminal.h"
 #include "model/model_file.h"
 #include "support/tiny_head.h"
 #include "support/tiny_model.h"
@@ -35,7 +36,8 @@ class StageProcess {
 
  private:
   static Arguments arguments(const Arguments& more) {
-    Arguments all = {"stage", "--listen", "127.0.0.1:0", "--threads", "1"};
+    Arguments all = {"stage", "--threads", "1"};
+    if (std::ranges::find(more, "--listen") == more.end()) all.insert(all.end(), {"--listen", "127.0.0.1:0"});
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -282,55 +284,135 @@ TEST(Hosts, MistakesInTheirFileAreNamed) {
                     {"host attic (127.0.0.1:1): ", "sluice stage"}));
 }
 
-// An answer that goes on for long, over two hosts.
+// Hosts that are lost in the middle of an answer over two of them. Passes take 2 ms, so there is a middle.
 class Losing : public testing::Test {
  protected:
-  Losing()
-      : answering_({"run", "-m", model(), "--threads", "1", "--ignore-eos", "-n", "1000000", "-c", "200000", "--method",
-                    "surge", "--source", "ngram", "--patience", "5", "--hosts", addresses({&a_, &b_}), "hello"}) {
-    answering_.read_at_least(20);
+  static Arguments arguments(const Arguments& more = {}) {
+    Arguments all = {"run", "-m",           small_model(), "--threads", "1",        "-n",    "300",  "-c",
+                     "512", "--ignore-eos", "--method",    "surge",     "--source", "ngram", "hello"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
   }
-  static const std::string& model() {
-    static const std::string path = [] {
-      TinyModelSpec spec;
-      spec.context_length = 1 << 20;
-      return write_tiny_model(spec, temp_path("hosts-endless.gguf"));
-    }();
-    return path;
+  // Begun, and some of it said.
+  static std::unique_ptr<Program> begin(const std::string& hosts, const Arguments& more = {}) {
+    Arguments all = arguments({"--profile", slow(), "--hosts", hosts});
+    all.insert(all.end(), more.begin(), more.end());
+    auto program = std::make_unique<Program>(all);
+    program->read_at_least(20);
+    return program;
   }
-  void expect_failure(const StageProcess& lost) {
-    Ran ran = answering_.wait();
-    EXPECT_EQ(ran.status, 1);
-    EXPECT_NE(ran.err.find("sluice: host " + lost.address + ": "), std::string::npos) << ran.err;
-    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
-    EXPECT_TRUE(ran.out.ends_with("\n")) << "the error would stand behind the text";
+  static std::string slow() {
+    return write_file("two-ms.json",
+                      R"({"name": "slow", "stage": {"points": [[1, 0.002], [256, 0.002]]}, "link": {"latency": 0}})");
   }
+  // It went on to what one process says, and said who was lost and who stands in.
+  static void expect_same(Program& answering, const std::vector<std::string>& words) {
+    const Ran ran = answering.wait();
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.out, run_program(arguments()).out);
+    for (const std::string& word : words) EXPECT_NE(ran.err.find(word), std::string::npos) << word << " in " << ran.err;
+  }
+  std::string both() const { return addresses({&a_, &b_}); }
 
   StageProcess a_, b_;
-  Program answering_;
 };
 
-TEST_F(Losing, AHostThatDiesEndsTheAnswerWithItsName) {
+TEST_F(Losing, AHostThatDiesIsReplacedByASpare) {
+  const StageProcess spare({"--spare"});
+  const auto answering = begin(both(), {"--spares", spare.address});
   b_.program().signal(SIGKILL);
-  expect_failure(b_);
+  expect_same(*answering,
+              {"sluice: host " + b_.address + ": ", "host " + spare.address + " has the layers of " + b_.address});
+}
+
+TEST_F(Losing, AHostThatDiesIsReplacedByItsNeighbour) {
+  const auto answering = begin(both());
+  a_.program().signal(SIGKILL);
+  expect_same(*answering, {"host " + b_.address + " has the layers of " + a_.address});
+}
+
+TEST_F(Losing, AHostThatIsStartedAgainIsBack) {
+  const auto answering = begin(b_.address);
+  b_.program().signal(SIGKILL);
+  static_cast<void>(b_.program().wait());
+  const StageProcess again({"--listen", b_.address});
+  expect_same(*answering, {"host " + b_.address + " is back"});
 }
 
 TEST_F(Losing, AHostThatStopsIsGivenUp) {
+  const auto answering = begin(both());
   a_.program().signal(SIGSTOP);
-  expect_failure(a_);
+  expect_same(*answering, {a_.address + ": it has been silent for 0.75 s", b_.address + " has the layers"});
   a_.program().signal(SIGCONT);
 }
 
-TEST_F(Losing, AHostThatIsShutDownSaysSo) {
+TEST_F(Losing, AHostThatIsShutDownSaysSoAndItsLayersMove) {
+  const auto answering = begin(both());
   b_.program().signal(SIGTERM);
   EXPECT_EQ(b_.program().wait().status, 0);
-  expect_failure(b_);
+  expect_same(*answering, {b_.address + ": it is being shut down", a_.address + " has the layers"});
+}
+
+TEST_F(Losing, OneAfterAnotherIsReplaced) {
+  const StageProcess c, d;
+  const auto answering = begin(both(), {"--spares", addresses({&c, &d})});
+  b_.program().signal(SIGKILL);
+  answering->read_at_least(150);
+  a_.program().signal(SIGKILL);
+  expect_same(*answering,
+              {c.address + " has the layers of " + b_.address, d.address + " has the layers of " + a_.address});
+}
+
+TEST_F(Losing, WithoutAnybodyInItsPlaceTheAnswerEndsWithTheRemedy) {
+  const auto answering = begin(b_.address);
+  b_.program().signal(SIGKILL);
+  const Ran ran = answering->wait();
+  EXPECT_EQ(ran.status, 1);
+  const size_t last = ran.err.rfind("sluice: ", ran.err.size() - 1);
+  ASSERT_NE(last, std::string::npos) << ran.err;
+  const std::string error = ran.err.substr(last);
+  EXPECT_TRUE(error.starts_with("sluice: host " + b_.address + ": ")) << ran.err;
+  EXPECT_NE(error.find("--spares"), std::string::npos) << ran.err;
+  EXPECT_TRUE(ran.out.ends_with("\n")) << "the error would stand behind the text";
+}
+
+TEST_F(Losing, ASpareHoldsNoStageOfAPipelineThatIsWhole) {
+  const StageProcess spare({"--spare"});
+  EXPECT_TRUE(fails(run({"--hosts", spare.address}), 1, {spare.address, "it is a spare", "--spares"}));
+  EXPECT_TRUE(fails(run({"--spares", spare.address}), 2, {"--spares", "--hosts"}));
+}
+
+TEST_F(Losing, ADraftModelsHostIsReplacedToo) {
+  const StageProcess spare;
+  const std::string text = host_table(a_) + host_table(b_, "role = \"draft\"\n") + host_table(spare, "role = \"spare\"\n");
+  const auto answering = begin(write_file("lost-draft.toml", text), {"--draft", draft_of_small_model()});
+  b_.program().signal(SIGKILL);
+  expect_same(*answering, {"host " + spare.address + " has the layers of " + b_.address});
 }
 
 TEST_F(Losing, WhenTheCoordinatorDiesTheHostsServeTheNext) {
-  answering_.signal(SIGKILL);
-  EXPECT_EQ(answering_.wait().status, -SIGKILL);
-  EXPECT_EQ(run({"--hosts", addresses({&a_, &b_})}).status, 0);
+  const auto answering = begin(both());
+  answering->signal(SIGKILL);
+  EXPECT_EQ(answering->wait().status, -SIGKILL);
+  EXPECT_EQ(run({"--hosts", both()}).status, 0);
+}
+
+TEST_F(Losing, AChatGoesOnWhenItsHostIsBack) {
+  Terminal chat({"chat", "-m", small_model(), "-n", "8", "--threads", "1", "--hosts", b_.address});
+  EXPECT_TRUE(chat.shows("> "));
+  chat.type("hello\n");
+  EXPECT_TRUE(chat.shows("]"));
+  EXPECT_TRUE(chat.shows("> "));
+  b_.program().signal(SIGKILL);
+  static_cast<void>(b_.program().wait());
+  chat.type("again\n");
+  EXPECT_TRUE(chat.shows("nobody has taken its layers")) << chat.screen();
+  EXPECT_TRUE(chat.shows("> "));
+  const StageProcess again({"--listen", b_.address});
+  chat.type("again\n");
+  EXPECT_TRUE(chat.shows("]")) << chat.screen();
+  chat.type(kCtrlD);
+  EXPECT_EQ(chat.wait(), 0) << chat.screen();
 }
 
 TEST(Hosts, ServeChatsAndBenches) {

@@ -77,7 +77,7 @@ TEST(HostsFile, AMistakeIsALineThatSaysWhereItIsAndWhatWouldBeRight) {
       {a + "name = \"two\\nlines\"\n", {"hosts.toml:3: ", "in one line"}},
       {a + "layers = 3\n[[host]]\naddress = \"b\"\n", {"hosts.toml:4: ", "layers", "all", "none"}},
       {a + "address = \"b\"\n", {"hosts.toml:3: "}},
-      {"patience = 0\n" + a, {"hosts.toml:1: ", "patience", "1 to 3600"}},
+      {"patience = 0\n" + a, {"hosts.toml:1: ", "patience", "0.5 to 3600"}},
       {"patience = \"long\"\n" + a, {"hosts.toml:1: ", "patience"}},
   };
   for (const auto& [text, words] : mistakes) {

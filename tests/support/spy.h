@@ -31,7 +31,7 @@ class Spy final : public Executor {
     executor_->submit(model, std::move(batch));
   }
   void amend(ModelId model, Amendment amendment) override { executor_->amend(model, std::move(amendment)); }
-  void resume(uint32_t generation) override { executor_->resume(generation); }
+  void resume(ModelId model, uint32_t generation) override { executor_->resume(model, generation); }
   void wake_at(double time) override { executor_->wake_at(time); }
   double now() const override { return executor_->now(); }
   bool simulated() const override { return executor_->simulated(); }

@@ -16,9 +16,9 @@ std::string error_of(const Result<std::shared_ptr<Connection>>& connection) {
   return connection ? "none" : connection.error().message;
 }
 
-std::string connect(const HostAddress& to, const std::optional<Secret>& secret = {}, double patience = 10) {
+std::string connect(const HostAddress& to, const std::optional<Secret>& secret = {}, double seconds = 10) {
   SocketNetwork network(secret);
-  return error_of(network.connect(to, kHello, {.patience = patience}));
+  return error_of(network.connect(to, kHello, {.connect = seconds}));
 }
 
 testing::AssertionResult says(const std::string& text, const std::vector<std::string>& words) {
@@ -182,7 +182,7 @@ TEST(HostilePeers, WhoNeverEndsAFrameIsGivenUp) {
 }
 
 TEST(HostilePeers, ASilentStrangerIsSentAway) {
-  Server server(std::nullopt, {.patience = 1}), safe(secret(1), {.patience = 1});
+  Server server(std::nullopt, {.connect = 1}), safe(secret(1), {.connect = 1});
   for (const uint16_t port : {server.port, safe.port}) {
     RawPeer peer(port);
     static_cast<void>(peer.read_to_end());

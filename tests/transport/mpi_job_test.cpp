@@ -45,7 +45,7 @@ TEST(MpiJob, WhoComesBeforeAnybodyListensIsServedThen) {
 
 TEST(MpiJob, ARankThatDoesNotListenIsGivenUp) {
   const Ranks ranks(2);
-  const auto failed = ranks.job(0)->network()->connect(HostAddress::of_rank(1), kHello, {.patience = 1});
+  const auto failed = ranks.job(0)->network()->connect(HostAddress::of_rank(1), kHello, {.connect = 1});
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().message,
             "rank 1 (machine0): it did not answer within 1 s: is it up, and a sluice of this release?");

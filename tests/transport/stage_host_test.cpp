@@ -150,8 +150,8 @@ struct Heard final : Links {
   void conclude(Outcome) override {}
 };
 
-// A stage that says it is ready, and then `lie` to the first batch.
-std::string heard_of(const Message& lie) {
+// A stage that says it is ready, and then `lie` to the first batch, or nothing.
+std::string heard_of(const std::optional<Message>& lie) {
   std::mutex mutex;
   std::condition_variable changed;
   std::string failure;
@@ -165,22 +165,28 @@ std::string heard_of(const Message& lie) {
     connection->listen({.frame =
                             [&, i](const Frame&) {
                               threads.emplace_back([&, i] {  // which may wait, as the network's thread must not
-                                static_cast<void>(
-                                    all[0]->send(i == 0 ? Message(StageReady{}) : lie, Priority::kUrgent));
+                                if (i == 0)
+                                  static_cast<void>(all[0]->send(StageReady{}, Priority::kUrgent));
+                                else if (lie)
+                                  static_cast<void>(all[0]->send(*lie, Priority::kUrgent));
                               });
                             },
                         .end = [](const Error&) {}});
     return {};
   };
   const HostAddress address = stage.listen({"127.0.0.1", 0}, accept).value();
-  auto remote = open_remote_pipeline(
-                    {.hosts = {address}, .secret = {}, .recipes = {stage_recipe(StageSort::kWhole)}, .n_tokens = 300})
+  auto remote = open_remote_pipeline({.hosts = {address},
+                                      .secret = {},
+                                      .search = 0,
+                                      .first_pass = 0.3,
+                                      .recipes = {stage_recipe(StageSort::kWhole)},
+                                      .n_tokens = 300})
                     .value();
-  remote->start(heard, [&](const Error& error) {
-    const std::lock_guard lock(mutex);
-    failure = error.message;
-    changed.notify_all();
-  });
+  remote->start(heard, {.failed = {}, .replaced = {}, .lost = [&](const Error& error, uint32_t) {
+                          const std::lock_guard lock(mutex);
+                          failure = error.message;
+                          changed.notify_all();
+                        }});
   remote->submit(Batch{.id = BatchId(7)});
   std::unique_lock lock(mutex);
   EXPECT_TRUE(changed.wait_for(lock, std::chrono::minutes(1), [&] { return !failure.empty(); }));
@@ -202,6 +208,62 @@ TEST(RemotePipeline, AHostThatLiesIsNamed) {
             std::string::npos);
   EXPECT_NE(heard_of(WorkerFailed{Error{ErrorKind::kRuntime, "no more memory"}}).find("no more memory"),
             std::string::npos);
+}
+
+TEST(RemotePipeline, AHostThatAnswersButComputesNothingIsLost) {
+  EXPECT_NE(heard_of(std::nullopt).find("has computed nothing"), std::string::npos);
+}
+
+TEST(RemotePipeline, WhatIsSubmittedBeforeItIsResumedIsDropped) {
+  const StageRecipe recipe = [] {
+    StageRecipe whole = stage_recipe(StageSort::kWhole);
+    whole.files.identity = ModelFile::open(whole.files.path)->identity().value();
+    return whole;
+  }();
+  auto first = open_host();
+  const auto second = open_host();
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<uint32_t> replaced;
+  std::vector<BatchId> came;
+  struct Outcomes final : Links {
+    std::function<void(BatchId)> came;
+    void pass_on(Batch) override {}
+    void tap(Taps) override {}
+    void report(StageReport) override {}
+    void conclude(Outcome outcome) override { came(outcome.batch); }
+  } links;
+  const auto note = [&](auto& list, auto what) {
+    const std::lock_guard lock(mutex);
+    list.push_back(what);
+    changed.notify_all();
+  };
+  const auto wait_for = [&](const auto& list, size_t n) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, std::chrono::minutes(1), [&] { return list.size() >= n; });
+  };
+  links.came = [&](BatchId batch) { note(came, batch); };
+  const auto remote = open_remote_pipeline({.hosts = {first->address()},
+                                            .spares = {second->address()},
+                                            .secret = {},
+                                            .recipes = {recipe},
+                                            .n_tokens = 300})
+                          .value();
+  remote->start(links, {.failed = {},
+                        .replaced = [&](uint32_t generation) { note(replaced, generation); },
+                        .lost = [](const Error& error, uint32_t) { ADD_FAILURE() << error.message; }});
+  remote->submit(Batch{.id = BatchId(1)});
+  ASSERT_TRUE(wait_for(came, 1));
+  first.reset();
+  ASSERT_TRUE(wait_for(replaced, 1));
+  remote->submit(Batch{.id = BatchId(2)});
+  remote->resume(replaced.front() + 1);  // of none that there is
+  remote->submit(Batch{.id = BatchId(3)});
+  remote->resume(replaced.front());
+  remote->submit(Batch{.id = BatchId(4)});
+  ASSERT_TRUE(wait_for(came, 2));
+  EXPECT_EQ(came, (std::vector{BatchId(1), BatchId(4)}));
+  EXPECT_EQ(second->stages(), 2u) << "the spare's connection, and the stage";
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TEST(Codec, TheLayoutIsAsItStandsInTheDocumentation) {
                  .index = 9,
                  .tapped = false}};
   const std::vector<uint8_t> expected = {
-      'S', 'L', 'W', 'M', 4,    0,    0,    0,    73, 0, 0, 0,  // a message of version 4 and kind 0, 73 bytes long
+      'S', 'L', 'W', 'M', 5,    0,    0,    0,    73, 0, 0, 0,  // a message of version 5 and kind 0, 73 bytes long
       8,   7,   6,   5,   4,    3,    2,    1,                  // id
       1,   0,   0,   0,   2,    3,    0,    0,    0,  4, 0, 0,    0,           // one update: a commit
       1,   0,   0,   0,   3,    0,    0,    0,    2,  1, 0, 0,    5, 0, 0, 0,  // one row: sequence, token, position,
@@ -166,8 +166,8 @@ TEST(Codec, TheHeaderSaysHowLongTheMessageIs) {
     return from_header.error().message;
   };
   EXPECT_EQ(error_with(0, 0x46554747), "this is no message of Sluice");  // GGUF
-  EXPECT_EQ(error_with(4, 1), "a message of version 1; this program speaks version 4: run the same release everywhere");
-  EXPECT_EQ(error_with(4, 4 | 77u << 16), "a message of unknown kind 77");
+  EXPECT_EQ(error_with(4, 1), "a message of version 1; this program speaks version 5: run the same release everywhere");
+  EXPECT_EQ(error_with(4, 5 | 77u << 16), "a message of unknown kind 77");
   EXPECT_EQ(error_with(8, 0xffffffff), "a message of 4294967295 bytes; there may be 268435444");
 }
 

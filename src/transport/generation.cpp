@@ -1,0 +1,289 @@
+#include "transport/generation.h"
+
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "wire/codec.h"
+
+namespace sluice {
+
+namespace {
+
+// Weight of the newest pass in what is known of a stage's passes.
+constexpr double kNewestPass = 0.125;
+
+// What a user has stopped stays that.
+Error error_of(const Error& error) {
+  return {error.kind == ErrorKind::kInterrupted ? error.kind : ErrorKind::kRuntime, error.message};
+}
+
+tl::unexpected<Loss> loss_of(size_t stage, const Error& error, bool in_set_up = false) {
+  return tl::unexpected<Loss>(Loss{error_of(error), stage, in_set_up});
+}
+
+}  // namespace
+
+uint64_t random_epoch() {
+  uint64_t epoch = 0;
+  SLUICE_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(&epoch), sizeof epoch) == 1,
+               "the system has random numbers");
+  return epoch;
+}
+
+Generation::Generation(const RemotePlan& plan, std::vector<HostAddress> hosts, Network& network, WeightServer* weights,
+                       std::optional<Exactness> former)
+    : plan_(plan),
+      hosts_(std::move(hosts)),
+      network_(network),
+      weights_(weights),
+      former_(former),
+      epoch_(random_epoch()),
+      ready_(plan_.recipes.size()),
+      arrivals_(plan_.recipes),
+      paces_(plan_.recipes.size()) {
+  for (const StageRecipe& recipe : plan_.recipes) reports_.emplace_back(plan_.id, recipe, plan_.n_tokens);
+}
+
+tl::expected<void, Loss> Generation::open(double connect) {
+  if (auto reached = reach_all(connect); !reached) return reached;
+  if (auto told = set_up_all(); !told) return told;
+  if (auto ready = wait_for_all(); !ready) return ready;
+  if (auto alike = check_alike(); !alike) return alike;
+  auto first = network_.connect(hosts_.front(), hello(0, Hello::Role::kBatches), connection_options(connect));
+  if (!first) return loss_of(0, first.error());
+  first_ = std::move(*first);
+  first_->listen({.frame =
+                      [weak = weak_from_this()](const Frame& frame) {
+                        if (const auto self = weak.lock()) self->take(0, frame);
+                      },
+                  .end =
+                      [weak = weak_from_this()](const Error& error) {
+                        if (const auto self = weak.lock()) self->fail(0, error);
+                      }});
+  return {};
+}
+
+Hello Generation::hello(size_t stage, Hello::Role role) const {
+  return {.epoch = epoch_, .stage = StageId(static_cast<int32_t>(stage)), .role = role};
+}
+
+ConnectionOptions Generation::connection_options(double connect) const {
+  return {.patience = plan_.patience, .connect = connect};
+}
+
+// All are there before one is asked to hold anything.
+tl::expected<void, Loss> Generation::reach_all(double connect) {
+  std::vector<std::future<Result<std::shared_ptr<Connection>>>> attempts;
+  for (size_t s = 0; s < hosts_.size(); ++s)
+    attempts.push_back(std::async(std::launch::async, [this, s, connect] {
+      return network_.connect(hosts_[s], hello(s, Hello::Role::kControl), connection_options(connect));
+    }));
+  tl::expected<void, Loss> reached;
+  for (size_t s = 0; s < attempts.size(); ++s) {
+    auto control = attempts[s].get();
+    if (!control && reached) reached = loss_of(s, control.error());
+    control_.push_back(control ? std::move(*control) : nullptr);
+  }
+  return reached;
+}
+
+tl::expected<void, Loss> Generation::set_up_all() {
+  for (size_t s = 0; s < control_.size(); ++s) {
+    control_[s]->listen({.frame =
+                             [weak = weak_from_this(), s](const Frame& frame) {
+                               if (const auto self = weak.lock()) self->take(s, frame);
+                             },
+                         .end =
+                             [weak = weak_from_this(), s](const Error& error) {
+                               if (const auto self = weak.lock()) self->fail(s, error);
+                             }});
+    StageSetup setup{.model = plan_.id,
+                     .recipe = plan_.recipes[s],
+                     .next = {},
+                     .patience = plan_.patience,
+                     .pace = plan_.pace,
+                     .cuts = plan_.cuts,
+                     .replaces = former_.has_value()};
+    if (s + 1 < control_.size()) setup.next = hosts_[s + 1].text();
+    if (const Status sent = control_[s]->send(setup, Priority::kUrgent); !sent) fail(s, sent.error());
+  }
+  return {};
+}
+
+tl::expected<void, Loss> Generation::wait_for_all() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    return loss_ || closed_ || std::ranges::all_of(ready_, [](const auto& ready) { return ready.has_value(); });
+  });
+  if (loss_) return tl::unexpected<Loss>(*loss_);
+  if (closed_) return loss_of(0, {ErrorKind::kRuntime, "the program ended"});
+  uint8_t weakest = 0;
+  for (size_t s = 0; s < ready_.size(); ++s) {
+    weakest = std::max(weakest, ready_[s]->exactness);
+    if (former_ && static_cast<uint8_t>(*former_) < ready_[s]->exactness)
+      return loss_of(s,
+                     {ErrorKind::kRuntime, control_[s]->peer() + ": its bits are of a weaker class than those before"},
+                     /*in_set_up=*/true);
+  }
+  exactness_ = static_cast<Exactness>(weakest);
+  return {};
+}
+
+// ggml's kernels give other bits on another processor.
+tl::expected<void, Loss> Generation::check_alike() const {
+  if (plan_.alike.empty()) return {};
+  for (size_t s = 1; s < ready_.size(); ++s)
+    if (ready_[s]->instructions != ready_[0]->instructions)
+      return loss_of(
+          s,
+          {ErrorKind::kRuntime,
+           control_[s]->peer() + " computes by other instructions (" + ready_[s]->instructions + ") than " +
+               control_[0]->peer() + " (" + ready_[0]->instructions + "), and weights of type " + plan_.alike +
+               " have the same bits on like processors only: take like hosts, or a file of other types"},
+          /*in_set_up=*/true);
+  return {};
+}
+
+void Generation::start(Links& links, std::function<void(const Loss&)> lost) {
+  std::unique_lock lock(mutex_);
+  if (loss_) {
+    const Loss loss = *loss_;
+    lock.unlock();
+    return lost(loss);
+  }
+  links_ = &links;
+  lost_ = std::move(lost);
+}
+
+void Generation::submit(const Batch& batch) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (ReportCheck& reports : reports_) reports.submitted(batch);
+    arrivals_.submitted(batch);
+    if (!has_work(0)) paces_.front().since = Clock::now();
+    ++submitted_;
+  }
+  if (const Status sent = first_->send(batch, Priority::kBulk); !sent) fail(0, sent.error());
+}
+
+void Generation::amend(const Amendment& amendment) {
+  for (size_t s = 0; s < control_.size(); ++s)
+    if (const Status sent = control_[s]->send(amendment, Priority::kUrgent); !sent) fail(s, sent.error());
+}
+
+// Batches have come to the stage that it has not reported.
+bool Generation::has_work(size_t s) const { return (s == 0 ? submitted_ : paces_[s - 1].batches) > paces_[s].batches; }
+
+void Generation::note_pass(size_t s, const StageReport& report) {
+  const auto now = Clock::now();
+  Pace& pace = paces_[s];
+  const double seconds = report.end - report.begin;
+  pace.lately = pace.lately > 0.0 ? pace.lately + kNewestPass * (seconds - pace.lately) : seconds;
+  pace.since = now;
+  if (s + 1 < paces_.size() && !has_work(s + 1)) paces_[s + 1].since = now;
+  ++pace.batches;
+}
+
+void Generation::look_after() {
+  std::optional<size_t> hung;
+  double still = 0.0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (size_t s = 0; s < paces_.size() && !hung; ++s) {
+      const Pace& pace = paces_[s];
+      still = std::chrono::duration<double>(Clock::now() - pace.since).count();
+      const double most =
+          pace.lately > 0.0 ? plan_.stands_still + RemotePlan::kLongestPass * pace.lately : plan_.first_pass;
+      if (has_work(s) && still > most) hung = s;
+    }
+  }
+  if (hung)
+    fail(*hung, {ErrorKind::kRuntime, control_[*hung]->peer() + ": it answers, but has computed nothing for " +
+                                          std::to_string(static_cast<int64_t>(still)) +
+                                          " s: is it out of memory, or stopped in a debugger?"});
+}
+
+// Of the network's thread.
+void Generation::take(size_t s, const Frame& frame) {
+  auto message = decode(frame.bytes());
+  if (message)
+    if (const auto* failed = std::get_if<WorkerFailed>(&*message)) {
+      // Of another host it speaks by its name: of the next one, which batches go to.
+      const bool of_next = failed->error.message.starts_with(kHost) && s + 1 < hosts_.size();
+      return fail(of_next ? s + 1 : s, said_by(control_[s]->peer(), failed->error), /*in_set_up=*/true);
+    }
+  const Status taken = message ? std::visit([&](auto& what) { return take(s, what); }, *message)
+                               : Status(tl::unexpected<Error>(message.error()));
+  if (!taken) fail(s, said_by(control_[s]->peer(), taken.error()), /*in_set_up=*/true);
+}
+
+Status Generation::take(size_t s, const StageReady& ready) {
+  if (ready.exactness > static_cast<uint8_t>(Exactness::kNone)) return runtime_error("its bits are of no known class");
+  const std::lock_guard lock(mutex_);
+  ready_[s] = ready;
+  changed_.notify_all();
+  return {};
+}
+
+Status Generation::ask(size_t s, const std::optional<WeightBlockAsked>& asked) {
+  if (weights_ == nullptr) return runtime_error("it asks for weights that nobody sends");
+  return weights_->ask(control_[s], plan_.recipes[s], asked);
+}
+
+Status Generation::take(size_t s, StageReport& report) {
+  const std::lock_guard lock(mutex_);
+  SLUICE_TRY_STATUS(reports_[s].check(report));
+  note_pass(s, report);
+  if (links_ != nullptr) links_->report(report);
+  return {};
+}
+
+Status Generation::take(size_t s, Outcome& outcome) {
+  const std::lock_guard lock(mutex_);
+  SLUICE_TRY_STATUS(reports_[s].check(outcome));
+  if (links_ != nullptr) links_->conclude(std::move(outcome));
+  return {};
+}
+
+Status Generation::take(size_t s, Taps& taps) {
+  if (!plan_.taps) return runtime_error("it sent states that nobody asked for");
+  if (taps.stage != plan_.recipes[s].stage) return runtime_error("it sent the states of another stage");
+  SLUICE_TRY_STATUS(plan_.taps->check(taps));
+  const std::lock_guard lock(mutex_);
+  SLUICE_TRY_STATUS(arrivals_.check({taps.batch, taps.stage}));
+  if (links_ != nullptr) links_->tap(std::move(taps));
+  return {};
+}
+
+void Generation::fail(size_t stage, const Error& error, bool in_set_up) {
+  std::function<void(const Loss&)> lost;
+  {
+    const std::lock_guard lock(mutex_);
+    if (loss_ || closed_) return;
+    loss_ = Loss{error_of(error), stage, in_set_up};
+    links_ = nullptr;
+    lost = std::move(lost_);
+    changed_.notify_all();
+  }
+  if (lost) lost(*loss_);
+}
+
+void Generation::stop() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  links_ = nullptr;
+  lost_ = {};
+  changed_.notify_all();
+}
+
+void Generation::close() {
+  stop();
+  for (const auto& control : control_)
+    if (control) control->close();
+  if (first_) first_->close();
+}
+
+}  // namespace sluice

@@ -1,0 +1,114 @@
+// A model's stages on other hosts, opened together and lost together.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "pipeline/frame_check.h"
+#include "pipeline/route.h"
+#include "transport/network.h"
+#include "transport/remote_pipeline.h"
+#include "transport/weight_server.h"
+#include "wire/hello.h"
+
+namespace sluice {
+
+// Of a pipeline, or of a talk with spares.
+uint64_t random_epoch();
+
+// Whose fault it is that a generation ended, or could not be opened.
+struct Loss {
+  Error error;             // names the host
+  size_t stage = 0;        // of that host
+  bool in_set_up = false;  // it answered, but did not get ready
+};
+
+// Whatever is sent between its processes bears its epoch, so that nothing of it gets into another one. Thread safety:
+// any thread.
+class Generation : public std::enable_shared_from_this<Generation> {
+ public:
+  // REQUIRES: plan, network and weights outlive this. hosts: one a stage. weights: for stages that lack them; null:
+  // they must have them. former: of the one before, if there was one; bits may not become weaker.
+  Generation(const RemotePlan& plan, std::vector<HostAddress> hosts, Network& network, WeightServer* weights,
+             std::optional<Exactness> former = {});
+
+  // Waits until every host has made its stage and reached the next. connect: seconds that one may take to answer.
+  tl::expected<void, Loss> open(double connect);
+  // What the stages say goes to `links` from now on, on the network's thread. lost: is told once; then nothing is
+  // passed on any more.
+  void start(Links& links, std::function<void(const Loss&)> lost);
+
+  void submit(const Batch& batch);
+  void amend(const Amendment& amendment);
+  // Loses a stage that has computed nothing for far longer than a pass takes, although batches lie before it.
+  void look_after();
+  // Has open() end soon, and nothing be told any more.
+  void stop();
+  // The same, and its connections end. REQUIRES: it is not being opened.
+  void close();
+
+  // It is lost, for this reason. A no-op if it is already.
+  void fail(size_t stage, const Error& error, bool in_set_up = false);
+
+  Exactness exactness() const { return exactness_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // How far a stage has got.
+  struct Pace {
+    int64_t batches = 0;        // that it has reported
+    Clock::time_point since{};  // it has had one to compute
+    double lately = 0.0;        // seconds of a pass, a running average; 0: unknown
+  };
+
+  Hello hello(size_t stage, Hello::Role role) const;
+  ConnectionOptions connection_options(double connect) const;
+  tl::expected<void, Loss> reach_all(double connect);
+  tl::expected<void, Loss> set_up_all();
+  tl::expected<void, Loss> wait_for_all();
+  tl::expected<void, Loss> check_alike() const;
+  void take(size_t s, const Frame& frame);
+  template <class Other>
+  Status take(size_t, const Other&) {
+    return runtime_error("it sent what no stage sends; do all hosts run the same release?");
+  }
+  Status take(size_t s, const StageReady& ready);
+  Status take(size_t s, const WeightsAsked&) { return ask(s, std::nullopt); }
+  Status take(size_t s, const WeightBlockAsked& asked) { return ask(s, asked); }
+  Status ask(size_t s, const std::optional<WeightBlockAsked>& asked);
+  Status take(size_t s, StageReport& report);
+  Status take(size_t s, Outcome& outcome);
+  Status take(size_t s, Taps& taps);
+  void note_pass(size_t s, const StageReport& report);
+  bool has_work(size_t s) const;
+
+  const RemotePlan& plan_;
+  const std::vector<HostAddress> hosts_;  // by stage
+  Network& network_;
+  WeightServer* const weights_;
+  const std::optional<Exactness> former_;
+  const uint64_t epoch_;
+  std::vector<std::shared_ptr<Connection>> control_;  // by stage
+  std::shared_ptr<Connection> first_;                 // that batches go by
+  Exactness exactness_ = Exactness::kNone;
+
+  std::mutex mutex_;  // guards what follows, and is held while `links_` is told
+  std::condition_variable changed_;
+  std::vector<std::optional<StageReady>> ready_;
+  std::vector<ReportCheck> reports_;  // by stage
+  ArrivalCheck arrivals_;
+  int64_t submitted_ = 0;
+  std::vector<Pace> paces_;  // by stage
+  std::optional<Loss> loss_;
+  bool closed_ = false;
+  Links* links_ = nullptr;
+  std::function<void(const Loss&)> lost_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,51 @@
+// Who takes the layers of hosts that are lost.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/address.h"
+
+namespace sluice {
+
+// A state machine that reads no clock: times are seconds of its caller's. For each stage whose host is lost it names,
+// in this order: a spare; the host itself, which may have been started again, or the one that had the stage at first;
+// and, if none of these is there for a while, the neighbours in the pipeline, which hold stages already.
+class Replacements {
+ public:
+  // Seconds: before a neighbour takes what another one had, since it will be slower; before a spare that did not answer
+  // is asked again; before a host that is gone is.
+  static constexpr double kBeforeNeighbours = 1.0, kSpareAgain = 1.0, kHostAgain = 0.15;
+
+  // hosts: one a stage.
+  Replacements(std::vector<HostAddress> hosts, std::vector<HostAddress> spares)
+      : homes_(hosts), spares_(std::move(spares)), seats_(std::move(hosts)) {}
+
+  const std::vector<HostAddress>& seats() const { return seats_; }  // who holds the stages, or held them last
+
+  // The hosts of these stages are lost.
+  void lose(const std::vector<size_t>& stages, double now);
+  // Who is to be asked to hold the stages now; none: somebody is missing, ask again later.
+  std::optional<std::vector<HostAddress>> next(double now);
+  // The one that next() named for a stage does not answer, or will not take it.
+  void refused(size_t stage, double now);
+  // Whether next() named another than before for a stage, or one that was lost.
+  bool is_new(size_t stage) const { return trial_[stage] != seats_[stage] || lost_.contains(trial_[stage].text()); }
+  // Those that next() named hold the stages.
+  void settled();
+
+ private:
+  std::optional<HostAddress> find(size_t stage, const std::vector<HostAddress>& seats, double now) const;
+  bool may_ask(size_t stage, const HostAddress& host, double now) const;
+
+  std::vector<HostAddress> homes_, spares_, seats_, trial_;
+  std::set<std::string> lost_;
+  double lost_at_ = 0.0;
+  std::map<std::pair<size_t, std::string>, double> not_before_;
+};
+
+}  // namespace sluice
