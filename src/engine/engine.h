@@ -28,6 +28,7 @@ struct DraftOptions {
   std::string name;
   int32_t n_cells = 0, n_stages = 1;
   std::optional<HeadParameters> head;  // if it is one
+  std::optional<size_t> shares = {};   // the stage of the target on whose device it runs, a pass at a time
 };
 
 struct EngineOptions {

@@ -25,6 +25,11 @@ bool Engine::feed_idle() {
   for (const Room& room : rooms)
     if (room.next_entry && *room.next_entry > now) executor_->wake_at(*room.next_entry);
   const auto idle = [](const Room& room) { return room.idle; };
+  // What enters while a draft model has the first stage's device would wait for it: it had better know the answer.
+  const auto has_device = [](const Lane& lane) {
+    return lane.shares_first_stage() && !lane.traffic().under_way().empty();
+  };
+  rooms[0].idle = rooms[0].idle && std::none_of(lanes_.begin(), lanes_.end(), has_device);
   if (std::none_of(rooms.begin(), rooms.end(), idle)) return false;
   const auto news = news_due(lanes_, running_, now);
   for (size_t m = 0; m < lanes_.size(); ++m) {
@@ -46,6 +51,9 @@ bool Engine::feed_idle() {
   const auto empty = [](const std::vector<Planned>& plan) { return plan.empty(); };
   if (std::all_of(lanes_.begin(), lanes_.end(), quiet) && std::all_of(plans.begin(), plans.end(), empty))
     plans[0] = scheduler_.roots_alone(turns, rooms[0], price);
+  // Likewise what would enter together with a question: its answer is worth the wait.
+  for (size_t m = 1; m < lanes_.size(); ++m)
+    if (lanes_[m].shares_first_stage() && !plans[m].empty() && !prompts) plans[0].clear();
   bool sent = false;
   for (size_t m = 0; m < lanes_.size(); ++m) {
     if (plans[m].empty()) continue;

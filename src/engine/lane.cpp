@@ -15,7 +15,8 @@ Room Lane::room(bool prompts, double now) const {
           .under_way = traffic_.under_way().size(),
           .times = &traffic_.times(),
           .knows_times = traffic_.knows_times(),
-          .head = head()};
+          .head = head(),
+          .shares = shares_.has_value()};
 }
 
 // A head computes again what has not settled, in its cells: those are not others' too.

@@ -36,6 +36,10 @@ class Lane {
   // What it can take. prompts: some wait to enter the target.
   Room room(bool prompts, double now) const;
 
+  // The stage of the target on whose device it runs, a pass at a time.
+  void share(size_t stage) { shares_ = stage; }
+  bool shares_first_stage() const { return shares_ == 0; }
+
   Traffic& traffic() { return traffic_; }
   const Traffic& traffic() const { return traffic_; }
   void add_head(HeadFeed head) { head_ = std::move(head); }
@@ -87,6 +91,7 @@ class Lane {
 
   ModelId model_;
   int32_t n_cells_;
+  std::optional<size_t> shares_;
   CellPool cells_;
   size_t promised_ = 0;  // cells that the committed tokens and roots of requests may still ask for
   SequenceNews news_;

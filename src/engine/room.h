@@ -20,6 +20,7 @@ struct Room {
   const PassTimes* times = nullptr;
   bool knows_times = true;         // from passes of its own kind, not just from prompts
   const HeadFeed* head = nullptr;  // if it is one
+  bool shares = false;             // the target waits while it computes: they have one device
 };
 
 }  // namespace sluice

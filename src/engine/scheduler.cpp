@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "engine/head_feed.h"
@@ -175,23 +176,31 @@ std::vector<Planned> Scheduler::compose_draft(std::vector<Question> asked, std::
   std::stable_sort(asked.begin(), asked.end(), [](const Question& a, const Question& b) {
     return a.blocks != b.blocks ? a.blocks : a.row.worth > b.row.worth;
   });
-  keep_what_pays(asked, rows.size(), room, price.seconds_per_token());
+  keep_what_pays(asked, rows.size(), room, price.seconds_per_token(), std::exp(bar_));
+  if (room.shares && asked.empty() && rows.size() < policy::kWorthAPass) rows.clear();
   const auto nodes = with_ancestors(asked, requests.size(), model, room, budget - rows.size());
   rows.insert(rows.end(), nodes.begin(), nodes.end());
   put_side_by_side(rows);
   return rows;
 }
 
-// Leaves out questions that may wait and whose answers are not worth their rows.
+// Leaves out questions that may wait and whose answers are not worth their rows. Where the target waits for the pass,
+// an answer is worth no more than a guess below it saves beside the least worth that finds room, and all of them no
+// less than the pass.
 void Scheduler::keep_what_pays(std::vector<Question>& asked, size_t rows_anyway, const Room& room,
-                               double seconds_per_token) {
+                               double seconds_per_token, double least_worth) {
   std::vector<double> gains;
   for (const Question& ask : asked)
-    if (ask.as_pays)
-      gains.push_back(std::exp(ask.row.worth));
-    else
+    if (!ask.as_pays)
       ++rows_anyway;
+    else
+      gains.push_back(std::max(0.0, std::exp(ask.row.worth) - (room.shares ? least_worth : 0.0)));
   size_t left = room.times->best_addition(static_cast<int32_t>(rows_anyway), gains, seconds_per_token);
+  if (room.shares) {
+    const double saved =
+        seconds_per_token * std::accumulate(gains.begin(), gains.begin() + static_cast<ptrdiff_t>(left), 0.0);
+    if (saved < policy::kMargin * room.times->seconds(static_cast<int32_t>(rows_anyway + left))) left = 0;
+  }
   std::erase_if(asked, [&left](const Question& ask) {
     if (!ask.as_pays) return false;
     if (left == 0) return true;

@@ -59,7 +59,7 @@ class Scheduler {
   std::vector<Planned> compose_draft(std::vector<Question> asked, std::span<Request* const> requests, ModelId model,
                                      const Room& room, const Price& price);
   static void keep_what_pays(std::vector<Question>& asked, size_t rows_anyway, const Room& room,
-                             double seconds_per_token);
+                             double seconds_per_token, double least_worth);
   static std::vector<Planned> with_ancestors(std::span<const Question> asked, size_t n_requests, ModelId model,
                                              const Room& room, size_t budget);
   size_t budget(const Room& room) const;

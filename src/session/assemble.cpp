@@ -134,7 +134,8 @@ class Assembler {
   Status add_draft_pipeline(Pipeline pipeline, const HyperParameters& hparams, size_t i, size_t n) {
     if (parts_.profile) {
       SLUICE_TRY(auto costs, parts_.profile->for_draft(i, n));
-      if (const auto& stage = parts_.profile->draft_on) pipeline.shares = static_cast<size_t>(*stage);
+      if (const auto& stage = parts_.profile->draft_on)
+        pipeline.shares = engine_.drafts[i].shares = static_cast<size_t>(*stage);
       pipeline.cost.emplace(std::move(costs), std::vector<LayerRange>{{0, hparams.n_layers}}, hparams.d_model);
     }
     pipelines_.push_back(std::move(pipeline));
