@@ -303,7 +303,8 @@ class Losing : public testing::Test {
   }
   static std::string slow() {
     return write_file("two-ms.json",
-                      R"({"name": "slow", "stage": {"points": [[1, 0.002], [256, 0.002]]}, "link": {"latency": 0}})");
+                      R"({"name": "slow", "stage": {"points": [[1, 0.002], [256, 0.002]]},
+                          "draft": {"points": [[1, 0.001]]}, "link": {"latency": 0}})");
   }
   // It went on to what one process says, and said who was lost and who stands in.
   static void expect_same(Program& answering, const std::vector<std::string>& words) {
@@ -384,7 +385,8 @@ TEST_F(Losing, ASpareHoldsNoStageOfAPipelineThatIsWhole) {
 
 TEST_F(Losing, ADraftModelsHostIsReplacedToo) {
   const StageProcess spare;
-  const std::string text = host_table(a_) + host_table(b_, "role = \"draft\"\n") + host_table(spare, "role = \"spare\"\n");
+  const std::string text =
+      host_table(a_) + host_table(b_, "role = \"draft\"\n") + host_table(spare, "role = \"spare\"\n");
   const auto answering = begin(write_file("lost-draft.toml", text), {"--draft", draft_of_small_model()});
   b_.program().signal(SIGKILL);
   expect_same(*answering, {"host " + spare.address + " has the layers of " + b_.address});
