@@ -4,22 +4,14 @@
 #include <string>
 #include <utility>
 
+#include "transport/little_endian.h"
+
 namespace sluice {
 
 namespace {
 
 enum Kind : uint8_t { kFrame = 0, kBeat = 1 };
 enum Flag : uint8_t { kBulkFlag = 1, kLastFlag = 2 };
-
-void put_number(uint64_t x, size_t n_bytes, Bytes& out) {
-  for (size_t i = 0; i < n_bytes; ++i) out.push_back(static_cast<std::byte>(x >> (8 * i)));
-}
-
-uint64_t number(std::span<const std::byte> bytes) {
-  uint64_t x = 0;
-  for (size_t i = bytes.size(); i-- > 0;) x = x << 8 | static_cast<uint64_t>(bytes[i]);
-  return x;
-}
 
 void put_header(Kind kind, uint8_t flags, size_t length, Bytes& out) {
   for (const auto byte : {uint8_t{'S'}, uint8_t{'L'}, uint8_t{kind}, flags}) out.push_back(std::byte{byte});

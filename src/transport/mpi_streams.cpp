@@ -5,6 +5,8 @@
 #include <boost/asio/post.hpp>
 #include <cstring>
 
+#include "transport/little_endian.h"
+
 namespace sluice {
 
 namespace asio = boost::asio;
@@ -15,16 +17,6 @@ namespace {
 constexpr size_t kHeaderBytes = 8;
 constexpr int kMostGoing = 2;  // messages of a stream that MPI has not taken yet
 constexpr uint64_t kNoTicket = 0;
-
-void put_number(uint64_t x, size_t n_bytes, Bytes& out) {
-  for (size_t i = 0; i < n_bytes; ++i) out.push_back(static_cast<std::byte>(x >> (8 * i)));
-}
-
-uint64_t number(std::span<const std::byte> bytes) {
-  uint64_t x = 0;
-  for (size_t i = bytes.size(); i-- > 0;) x = x << 8 | static_cast<uint64_t>(bytes[i]);
-  return x;
-}
 
 }  // namespace
 
