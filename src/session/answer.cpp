@@ -50,7 +50,9 @@ Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, 
     answer.text += text;
     if (listening && !text.empty()) listening = hooks.emit(text);
   };
+  const bool real_time = !session.options().simulated();
   while (engine.busy()) {
+    if (real_time) engine.wake_at(engine.now() + policy::kLookUp);
     SLUICE_TRY(const auto progress, engine.step());
     SLUICE_TRY_STATUS(session.files().poll());
     for (const auto& news : progress)

@@ -25,6 +25,9 @@ inline constexpr double kSureChain = 0.5;
 // its job, so it is given longer.
 inline constexpr double kPatience = 0.75, kPatienceOfRanks = 5.0;
 
+// Seconds after which an answer looks for an interrupt although nothing has happened.
+inline constexpr double kLookUp = 0.2;
+
 // AutoTrial: a turn is kTurn tokens, the first kWarmUp of which (the pipeline fills) don't count; the loser gets
 // another turn every kPeriod tokens, since a text may become easier to guess.
 inline constexpr int64_t kTurn = 16, kWarmUp = 4, kPeriod = 128;

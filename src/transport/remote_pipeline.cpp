@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "transport/generation.h"
+#include "transport/knocks.h"
 #include "transport/network.h"
 #include "transport/replacements.h"
 #include "transport/weight_server.h"
@@ -39,6 +40,7 @@ class RemotePipeline final : public RemoteStages {
       : plan_(std::move(plan)),
         network_(make_network(plan_.job, plan_.secret)),
         replacements_(plan_.hosts, plan_.spares) {
+    knocks_.emplace(*network_, [this](const HostAddress& host) { note_answer(host); });
     if (plan_.model != nullptr)
       weights_.emplace(*plan_.model, plan_.on_sent, [this](const Error& error) { end(error); });
   }
@@ -50,8 +52,10 @@ class RemotePipeline final : public RemoteStages {
       if (opening_) opening_->stop();
       changed_.notify_all();
     }
+    knocks_->stop();
     network_->stop();  // who waits for a host need not
     if (mender_.joinable()) mender_.join();
+    knocks_.reset();
     network_.reset();  // nobody calls back any more, and every connection has ended
     weights_.reset();
   }
@@ -206,14 +210,17 @@ class RemotePipeline final : public RemoteStages {
     const HostAddress lost = replacements_.seats()[loss.stage];
     plan_.say(loss.error.message + "; its layers go to others");
     replacements_.lose({loss.stage}, begin);
+    forget_answers();
     std::string refusal;
     while (now() - begin < plan_.search) {
+      look_for_others();
       const auto hosts = replacements_.next(now());
       auto generation = hosts ? make_generation(*hosts, exactness_) : nullptr;
       if (!prepare_for(generation)) break;
       if (!generation) continue;
       const auto opened = generation->open(kConnectAgain);
       if (opened) {
+        knocks_->stop();
         replacements_.settled();
         const HostAddress& heir = (*hosts)[loss.stage];
         plan_.say(kHost + heir.for_people() +
@@ -225,6 +232,7 @@ class RemotePipeline final : public RemoteStages {
       refusal = opened.error().error.message;
       blame(opened.error());
     }
+    knocks_->stop();
     const std::lock_guard lock(mutex_);
     if (ended_) return tl::unexpected<Error>(*ended_);
     return runtime_error(loss.error.message + "; nobody has taken its layers" +
@@ -232,10 +240,27 @@ class RemotePipeline final : public RemoteStages {
                          ": start sluice stage there again, or name others by --spares");
   }
 
-  // Whether to go on; without a generation to open, after a while.
+  void note_answer(const HostAddress& host) {
+    const std::lock_guard lock(mutex_);
+    answers_.push_back(host);
+    changed_.notify_all();
+  }
+
+  void forget_answers() {
+    const std::lock_guard lock(mutex_);
+    answers_.clear();
+  }
+
+  void look_for_others() {
+    for (const HostAddress& host : replacements_.unheard()) knocks_->at(host);
+    const std::lock_guard lock(mutex_);
+    for (const HostAddress& host : std::exchange(answers_, {})) replacements_.answered(host);
+  }
+
+  // Whether to go on; without a generation to open, when somebody has answered, or after a while.
   bool prepare_for(const std::shared_ptr<Generation>& generation) {
     std::unique_lock lock(mutex_);
-    if (!generation) changed_.wait_for(lock, kAgain, [this] { return closing_; });
+    if (!generation) changed_.wait_for(lock, kAgain, [this] { return closing_ || !answers_.empty(); });
     opening_ = generation;
     return !closing_ && !ended_;
   }
@@ -253,6 +278,7 @@ class RemotePipeline final : public RemoteStages {
   Exactness exactness_ = Exactness::kNone;
   Links* links_ = nullptr;
   Ears ears_;
+  std::optional<Knocks> knocks_;
   Replacements replacements_;                        // of the mender, like
   std::vector<std::shared_ptr<Connection>> spares_;  // whom the model is known to
   std::optional<WeightServer> weights_;              // for stages that lack them
@@ -264,6 +290,7 @@ class RemotePipeline final : public RemoteStages {
   std::shared_ptr<Generation> generation_, opening_;
   std::optional<Loss> loss_;
   std::optional<Error> ended_;
+  std::vector<HostAddress> answers_;  // that have not been looked at
   bool closing_ = false;
   std::thread mender_;
 };

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "cli/program.h"
 #include "cli/terminal.h"
@@ -375,6 +377,18 @@ TEST_F(Losing, WithoutAnybodyInItsPlaceTheAnswerEndsWithTheRemedy) {
   EXPECT_TRUE(error.starts_with("sluice: host " + b_.address + ": ")) << ran.err;
   EXPECT_NE(error.find("--spares"), std::string::npos) << ran.err;
   EXPECT_TRUE(ran.out.ends_with("\n")) << "the error would stand behind the text";
+}
+
+TEST_F(Losing, AnInterruptEndsTheWaitForSomebody) {
+  const auto answering = begin(b_.address);
+  b_.program().signal(SIGKILL);
+  static_cast<void>(b_.program().wait());
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // of five in which somebody is looked for
+  answering->signal(SIGINT);
+  const Ran ran = answering->wait();
+  EXPECT_NE(ran.err.find("its layers go to others"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("interrupted"), std::string::npos) << ran.err;
+  EXPECT_EQ(ran.err.find("nobody has taken"), std::string::npos) << ran.err;
 }
 
 TEST_F(Losing, ASpareHoldsNoStageOfAPipelineThatIsWhole) {
