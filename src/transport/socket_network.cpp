@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
+#include <deque>
 #include <future>
 #include <thread>
 #include <utility>
@@ -126,7 +127,8 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   bool done_ = false;
 };
 
-// Takes who comes to a port. Of those who have not said hello yet there are only so many.
+// Takes who comes to a port. Of those who have not said hello yet there are only so many: the one that has been silent
+// for longest makes room for the next, so that nobody who knows what to say is kept out.
 class Listener : public std::enable_shared_from_this<Listener> {
  public:
   Listener(Tcp::acceptor acceptor, Tls* tls, Network::Accept accept, ConnectionOptions options, Keep keep)
@@ -141,7 +143,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
     acceptor_.async_accept([self = shared_from_this()](error_code error, Tcp::socket socket) {
       if (!self->acceptor_.is_open()) return;
       if (error) return self->pause();
-      if (self->strangers_ < kMostStrangers) self->greet(std::move(socket));
+      self->greet(std::move(socket));
       self->start();
     });
   }
@@ -152,7 +154,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   }
 
  private:
-  static constexpr int kMostStrangers = 64;
+  static constexpr size_t kMostStrangers = 64;
 
   // The system has no more descriptors, or the peer is gone already.
   void pause() {
@@ -167,18 +169,34 @@ class Listener : public std::enable_shared_from_this<Listener> {
     const auto from = socket.remote_endpoint(gone);
     if (gone) return;
     tune(socket);
-    ++strangers_;
     const std::string name = "peer " + HostAddress{from.address().to_string(), from.port()}.text();
     auto connection = std::make_shared<SocketConnection>(make_stream(std::move(socket), tls_, Side::kServer),
                                                          Side::kServer, name, options_);
     keep_(connection);
+    make_room();
+    strangers_.push_back(connection);
     const auto self = shared_from_this();
+    const std::weak_ptr weak(connection);
     connection->start({}, {.met =
-                               [self, weak = std::weak_ptr(connection)](const Hello& hello) {
-                                 --self->strangers_;
-                                 return self->accept_(hello, weak.lock());
+                               [self, weak](const Hello& hello) {
+                                 const auto there = weak.lock();
+                                 self->no_stranger(there);
+                                 return self->accept_(hello, there);
                                },
-                           .failed = [self](const Error&) { --self->strangers_; }});
+                           .failed = [self, weak](const Error&) { self->no_stranger(weak.lock()); }});
+  }
+
+  void make_room() {
+    if (strangers_.size() < kMostStrangers) return;
+    const auto oldest = strangers_.front().lock();
+    strangers_.pop_front();
+    if (oldest) oldest->close();
+  }
+  void no_stranger(const std::shared_ptr<SocketConnection>& connection) {
+    std::erase_if(strangers_, [&](const auto& stranger) {
+      const auto there = stranger.lock();
+      return !there || there == connection;
+    });
   }
 
   Tcp::acceptor acceptor_;
@@ -187,7 +205,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Network::Accept accept_;
   ConnectionOptions options_;
   Keep keep_;
-  int strangers_ = 0;
+  std::deque<std::weak_ptr<SocketConnection>> strangers_;  // the first to come first
 };
 
 }  // namespace

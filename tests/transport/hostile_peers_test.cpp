@@ -192,6 +192,14 @@ TEST(HostilePeers, ASilentStrangerIsSentAway) {
   }
 }
 
+TEST(HostilePeers, ManySilentStrangersKeepNobodyOut) {
+  Server plain(std::nullopt, {.connect = 300}), safe(secret(1), {.connect = 300});
+  std::vector<std::unique_ptr<RawPeer>> strangers;
+  for (int i = 0; i < 200; ++i) strangers.push_back(std::make_unique<RawPeer>(i % 2 == 0 ? plain.port : safe.port));
+  EXPECT_EQ(connect(plain.address()), "none");
+  EXPECT_EQ(connect(safe.address(), secret(1)), "none");
+}
+
 // Bytes of all kinds, before and after the hello: the server lives and serves the next one.
 TEST(HostilePeers, ArbitraryBytesDoNoHarm) {
   std::mt19937_64 random(7);
