@@ -17,17 +17,18 @@ namespace sluice {
 
 namespace {
 
+constexpr double kGib = 1 << 30;
+
 struct StageCommand {
   std::string listen = StageHostOptions().listen.text();
   std::string models, secret, cache = cache_folder();
   double cache_size = 0;  // GB; 0: what the disk has
   bool no_fetch = false, until_eof = false, spare = false;
-  double memory = 0;  // GiB; 0: all
+  double memory = 0;                                                        // GiB; 0: all
+  double journal = static_cast<double>(StageHostOptions().journal) / kGib;  // GiB
   int32_t threads = 0;
   double patience = StageHostOptions().patience;
 };
-
-constexpr double kGib = 1 << 30;
 
 Result<StageHostOptions> options_of(const StageCommand& command) {
   StageHostOptions options{
@@ -38,6 +39,7 @@ Result<StageHostOptions> options_of(const StageCommand& command) {
       .memory = std::llround(command.memory * kGib),
       .threads = command.threads,
       .spare = command.spare,
+      .journal = std::llround(command.journal * kGib),
       .patience = command.patience,
       .say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }};
   SLUICE_TRY(options.listen, HostAddress::parse(command.listen));
@@ -106,6 +108,12 @@ void add_stage(CLI::App& app, Action& action) {
   command.add_flag("--spare", options->spare, "Hold stages only in place of a host that is lost (--spares)");
   command.add_option("--memory", options->memory, "GiB for all stages (default: this machine's)")
       ->check(number(0, 1e6, /*above=*/true));
+  command
+      .add_option("--journal", options->journal,
+                  "GiB at most, a stage, of states that it has sent on: when another host is lost, it need not compute "
+                  "them again (0: none)")
+      ->capture_default_str()
+      ->check(number(0, 1e6));
   command
       .add_option("--threads", options->threads,
                   "CPU threads a stage (default: as the coordinator's --threads says, or all cores)")

@@ -81,11 +81,13 @@ Request* Admission::next() {
 Request& Admission::drop_first() {
   Request& request = *waiting_.front();
   waiting_.pop_front();
+  abandon(request);
   return request;
 }
 
 void Admission::withdraw(Request& request) {
   std::erase(waiting_, &request);
+  abandon(request);
   request.reserved_cells = 0;
 }
 
@@ -146,11 +148,24 @@ bool Admission::fits(const Request& request) {
   });
 }
 
+// One that was interrupted goes on in its own.
+SequenceId Admission::sequence_for(Request& request) {
+  if (request.interrupted.valid()) return std::exchange(request.interrupted, SequenceId());
+  return SequenceId(next_sequence_++);
+}
+
+// It is not going to begin again, if it has begun before.
+void Admission::abandon(Request& request) {
+  if (!request.interrupted.valid()) return;
+  for (Lane& lane : lanes_) lane.abandon(request.interrupted);
+  request.interrupted = SequenceId();
+}
+
 // What it has in common with its origin is not computed again. A predecessor is forgotten.
 void Admission::begin(Request& request) {
   const auto [origin, kept] = start_of(request);
   const bool takes_over = origin != nullptr && request.spec.continues;
-  request.sequence = takes_over ? origin->sequence : SequenceId(next_sequence_++);
+  request.sequence = takes_over ? origin->sequence : sequence_for(request);
   for (size_t m = 0; m < lanes_.size(); ++m)
     if (takes_over)
       lanes_[m].continue_from(*origin, request, kept[m]);
@@ -176,21 +191,30 @@ void Admission::let_go(Request& request) {
   reserved_ -= request.reserved_cells;
 }
 
+void Admission::interrupt(Request& request) {
+  for (Lane& lane : lanes_) lane.interrupt(request);
+  by_sequence_.erase(request.sequence);
+  request.interrupted = std::exchange(request.sequence, SequenceId());
+  reserved_ -= request.reserved_cells;
+}
+
 // A finished request's: it can still be looked at, and who continues it computes all of its tokens again.
 void Admission::give_up_cells(Request& request) {
   let_go(request);
   request.reserved_cells = 0;
 }
 
-// Of one that continued another the predecessor is forgotten already.
+// Of one that continued another the predecessor is forgotten already. What several share belongs to the last who gives
+// it back, and it is the oldest who computes it again.
 void Admission::start_over(std::span<Request* const> running) {
-  for (Request* request : running) {
-    let_go(*request);
-    count_promised(*request);
-    request->spec.continues.reset();
-  }
   for (auto& [id, request] : requests_)
-    if (request.sequence.valid() && request.finish != Finish::kFailed) give_up_cells(request);
+    if (request.sequence.valid() && request.finish != Finish::kNone && request.finish != Finish::kFailed)
+      give_up_cells(request);
+  for (auto at = running.rbegin(); at != running.rend(); ++at) {
+    interrupt(**at);
+    count_promised(**at);
+    (*at)->spec.continues.reset();
+  }
   waiting_.insert(waiting_.begin(), running.begin(), running.end());
 }
 

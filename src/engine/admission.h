@@ -32,7 +32,8 @@ class Admission {
   // its predecessor's if it continues one, which is forgotten. Null: it must wait.
   Request* next();
   // What models knew of sequences is lost. Those who run wait again, before all others, and begin with the tokens that
-  // they have by then; finished ones hold nothing any more. REQUIRES: of the trees of `running` nothing has entered.
+  // they have by then, in the cells that they had; finished ones hold nothing any more. REQUIRES: of the trees of
+  // `running` nothing has entered.
   void start_over(std::span<Request* const> running);
   // Out of the queue: the first, or one that has not begun. REQUIRES: waiting() > 0.
   Request& drop_first();
@@ -63,7 +64,10 @@ class Admission {
   Start start_of(const Request& request);
   bool make_room(const Request& request);
   bool fits(const Request& request);
+  SequenceId sequence_for(Request& request);
   void begin(Request& request);
+  void interrupt(Request& request);
+  void abandon(Request& request);
   void let_go(Request& request);
   void give_up_cells(Request& request);
 

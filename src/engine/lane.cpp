@@ -61,6 +61,14 @@ void Lane::close(Request& request) {
   news_.close(request.sequence);
 }
 
+// The cell that was given back last is the first to be taken.
+void Lane::interrupt(Request& request) {
+  const auto committed = there(request).committed();
+  for (auto cell = committed.rbegin(); cell != committed.rend(); ++cell) cells_.give_back(request.sequence, *cell);
+  there(request) = {};
+  news_.close(request.sequence);
+}
+
 std::vector<PathUpdate> Lane::tell(std::span<const Planned> plan) {
   for (const Planned& planned : plan) news_.need(planned.request->sequence);
   return news_.take();

@@ -58,6 +58,11 @@ class Lane {
   void continue_from(Request& previous, Request& request, size_t kept);
   // The request's sequence ends, of whose tree nothing is left.
   void close(Request& request);
+  // The same, but it is going to begin again with the same tokens, and will be given the same cells in the same order,
+  // as long as others do not need them: a stage may still hold those tokens there.
+  void interrupt(Request& request);
+  // It is not going to begin again.
+  void abandon(SequenceId sequence) { cells_.close(sequence); }
 
   // What the next batch, of these rows, has to tell first.
   std::vector<PathUpdate> tell(std::span<const Planned> plan);

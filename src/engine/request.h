@@ -83,7 +83,8 @@ struct Request {
   Request(RequestId id, RequestSpec spec);
 
   RequestId id;
-  SequenceId sequence;  // none before it is admitted, and when its cells were needed after its end
+  SequenceId sequence;     // none before it is admitted, and when its cells were needed after its end
+  SequenceId interrupted;  // that it had when stages were lost, and will have again
   RequestSpec spec;
   RequestStats stats;
   Finish finish = Finish::kNone;

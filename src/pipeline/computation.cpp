@@ -16,12 +16,21 @@ class Layers final : public Computation {
 
   void enter(const Batch& batch) override { runner_->enter(batch.updates, batch.rows); }
 
-  void run(Batch& batch) override {
+  int32_t run(Batch& batch) override {
     const size_t n = batch.rows.size() * d_;
     SLUICE_CHECK(runner_->options().with_embedding || batch.hidden.size() == n, "a batch brings its rows' states");
     batch.hidden.resize(n);
-    if (n > 0) runner_->run(batch.rows, batch.hidden);
+    if (n == 0) return 0;
+    if (journal_) return run_what_is_new(batch);
+    runner_->run(batch.rows, batch.hidden);
+    return static_cast<int32_t>(batch.rows.size());
   }
+
+  void keep_journal(int64_t bytes) override {
+    const StageOptions& options = runner_->options();
+    journal_.emplace(options.n_cells, options.with_head ? 0 : static_cast<int32_t>(d_), bytes);
+  }
+  Journal* journal() override { return journal_ ? &*journal_ : nullptr; }
 
   std::optional<Taps> taps(const Batch& batch) const override {
     if (runner_->options().taps.empty()) return std::nullopt;
@@ -52,10 +61,42 @@ class Layers final : public Computation {
   Exactness exactness() const override { return runner_->exactness(); }
 
  private:
+  std::span<float> state(Batch& batch, size_t row) const { return std::span(batch.hidden).subspan(row * d_, d_); }
+
+  // What heads read is computed in any case: of that nothing is kept.
+  int32_t run_what_is_new(Batch& batch) {
+    const bool is_read = !runner_->options().taps.empty() && std::ranges::any_of(batch.rows, &Row::tapped);
+    std::vector<size_t> places;
+    std::vector<Row> rows;
+    for (size_t i = 0; i < batch.rows.size(); ++i) {
+      const Row& row = batch.rows[i];
+      const bool found = journal_->finds(row);
+      if (found && !is_read) {
+        if (!runner_->options().with_head) std::ranges::copy(journal_->state(row), state(batch, i).begin());
+        continue;
+      }
+      places.push_back(i);
+      rows.push_back(row);
+    }
+    if (rows.size() == batch.rows.size()) {
+      runner_->run(batch.rows, batch.hidden);
+    } else if (!rows.empty()) {
+      hidden_.resize(rows.size() * d_);
+      for (size_t i = 0; i < rows.size(); ++i)
+        std::ranges::copy(state(batch, places[i]), hidden_.begin() + static_cast<ptrdiff_t>(i * d_));
+      runner_->run(rows, hidden_);
+      for (size_t i = 0; i < rows.size(); ++i)
+        std::ranges::copy(std::span(hidden_).subspan(i * d_, d_), state(batch, places[i]).begin());
+    }
+    for (const size_t i : places) journal_->keep(batch.rows[i], state(batch, i));
+    return static_cast<int32_t>(rows.size());
+  }
+
   std::unique_ptr<StageRunner> runner_;
   StageId stage_;
   size_t d_;
-  std::vector<float> hidden_;  // of the rows whose logits were asked for last
+  std::vector<float> hidden_;  // of the rows that were asked for last
+  std::optional<Journal> journal_;
 };
 
 class LazyModel final : public Computation {
@@ -63,7 +104,7 @@ class LazyModel final : public Computation {
   explicit LazyModel(LazyRunner runner) : runner_(std::move(runner)) {}
 
   void enter(const Batch& batch) override { runner_.enter(batch.updates, batch.rows); }
-  void run(Batch&) override {}
+  int32_t run(Batch& batch) override { return static_cast<int32_t>(batch.rows.size()); }
   void logits(const Batch& batch, std::span<const size_t> rows, std::span<float> logits) override {
     std::vector<Row> asked;
     for (const size_t i : rows) asked.push_back(batch.rows[i]);
@@ -80,7 +121,7 @@ class LazyModel final : public Computation {
 class NoLayers final : public Computation {
  public:
   void enter(const Batch&) override {}
-  void run(Batch&) override {}
+  int32_t run(Batch& batch) override { return static_cast<int32_t>(batch.rows.size()); }
   void logits(const Batch&, std::span<const size_t>, std::span<float>) override {
     SLUICE_CHECK(false, "logits of a stage that computes nothing");
   }
@@ -92,7 +133,10 @@ class HeadOfTarget final : public Computation {
   explicit HeadOfTarget(std::unique_ptr<HeadModule> head) : head_(std::move(head)) {}
 
   void enter(const Batch& batch) override { head_->enter(batch.updates, batch.rows); }
-  void run(Batch& batch) override { head_->run(batch, hidden_); }
+  int32_t run(Batch& batch) override {
+    head_->run(batch, hidden_);
+    return static_cast<int32_t>(batch.rows.size());
+  }
   // A head's rows are asked for all together or not at all.
   void logits(const Batch&, std::span<const size_t>, std::span<float> logits) override {
     head_->logits(hidden_, logits);

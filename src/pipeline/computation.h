@@ -9,6 +9,7 @@
 
 #include "base/spread.h"
 #include "compute/stage_runner.h"
+#include "pipeline/journal.h"
 #include "pipeline/lazy_runner.h"
 #include "pipeline/memo.h"
 #include "source/heads/head_module.h"
@@ -24,8 +25,9 @@ class Computation {
   virtual ~Computation() = default;
 
   virtual void enter(const Batch& batch) = 0;
-  // Leaves the states that the next stage goes on with in batch.hidden.
-  virtual void run(Batch& batch) = 0;
+  // Leaves the states that the next stage goes on with in batch.hidden. Gives the number of rows that it computed; when
+  // lazy: would have.
+  virtual int32_t run(Batch& batch) = 0;
 
   // Of the batch that was run last: what heads read of it, if they read anything here.
   virtual std::optional<Taps> taps(const Batch&) const { return std::nullopt; }
@@ -37,6 +39,10 @@ class Computation {
   // What tells the path of a row that has entered from all others, those of other models included, where results are
   // kept by path; then logits are computed only when they are asked for.
   virtual std::optional<PathKey> key(const Row&) const { return std::nullopt; }
+
+  // Keeps what it computes, with states of so many bytes, for the case that other stages are lost.
+  virtual void keep_journal(int64_t /*bytes*/) {}
+  virtual Journal* journal() { return nullptr; }  // null: there is none
 
   // What a stage of the target has tapped. REQUIRES: it is a head's.
   virtual void receive(const Taps& taps);

@@ -98,6 +98,7 @@ struct Faults {
   double longest = 0;             // seconds, of each of these
   std::optional<uint64_t> crash;  // before the n-th thing that happens a worker ends, any one, for good
   std::set<uint64_t> losses;      // before these a stage of the target is lost, and for a while nobody is in its place
+  int64_t journal = 0;            // bytes of states that stages keep: those that are not lost know what they computed
   double nobody = 0;              // the share of losses after which nobody has room for its layers, when first asked
   // Sees what enters a model, and which rows of it each stage has computed.
   std::function<void(ModelId, const Batch&)> on_submit = {};

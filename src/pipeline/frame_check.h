@@ -43,9 +43,8 @@ class FrameCheck {
  public:
   explicit FrameCheck(StageLimits limits) : limits_(std::move(limits)), paths_(limits_.n_cells) {}
 
-  // One for the same stage that has seen nothing, and the sequences that are open here.
+  // One for the same stage that has seen nothing.
   FrameCheck anew() const { return FrameCheck(limits_); }
-  std::vector<SequenceId> open() const { return {open_.begin(), open_.end()}; }
 
   // In the order in which the worker is to process them. After an error this is of no more use.
   Status check(const Batch& batch);

@@ -175,6 +175,7 @@ Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineO
   std::vector<Worker> workers;
   for (const StageRecipe& recipe : recipes_for(model, options)) {
     SLUICE_TRY(Worker worker, make_worker(recipe, model, options.memo));
+    if (options.journal > 0) worker.keep_journal(options.journal);
     workers.push_back(std::move(worker));
   }
   return workers;

@@ -21,6 +21,7 @@ struct PipelineOptions {
   int32_t n_cells = 0;
   int32_t max_rows = kMostRows;
   int32_t threads = 1;  // a stage
+  int64_t journal = 0;  // bytes of states that each keeps; 0: it keeps no journal
   // Lazy if there is a memo. Several models may share one.
   std::shared_ptr<Memo> memo;
   // 0: the target. Else a draft model that gives so many candidates a row, of tokens below `guessable`.

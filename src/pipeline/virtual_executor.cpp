@@ -2,6 +2,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -126,8 +127,9 @@ class VirtualExecutor final : public Executor {
     std::vector<Stage> stages;
     std::vector<Device*> devices;  // by stage
     std::function<Result<std::vector<Worker>>()> remake;
-    uint32_t generation = 0;  // of its stages: what was planned of former ones is void
-    bool away = false;        // stages were lost, and the coordinator has not resumed
+    std::vector<std::optional<Worker>> left = {};  // by stage, while they are away: those that were not lost
+    uint32_t generation = 0;                       // of its stages: what was planned of former ones is void
+    bool away = false;                             // stages were lost, and the coordinator has not resumed
   };
 
   // Its workers are in their places.
@@ -216,12 +218,19 @@ class VirtualExecutor final : public Executor {
                                                                   std::to_string(model->id.value) + " has crashed"}});
   }
 
-  // A stage of the target is lost, and so is what all of them held: what is planned of them never happens.
+  // A stage of the target is lost, and what is planned of all of them never happens. The others know what their
+  // journals do.
   void lose() {
     Model& target = models_.front();
     if (target.stages.empty()) return;  // they are lost already
     ++target.generation;
     target.away = true;
+    const auto lost = static_cast<size_t>(draw() * static_cast<double>(target.stages.size()));
+    target.left.clear();
+    for (size_t s = 0; s < target.stages.size(); ++s) {
+      std::optional<Worker>& left = target.left.emplace_back();
+      if (s != lost && target.stages[s].worker.journal() != nullptr) left = std::move(target.stages[s].worker);
+    }
     target.stages.clear();
     for (Device* device : target.devices) {
       if (device->busy_with == &target) device->busy_with = nullptr;
@@ -239,6 +248,12 @@ class VirtualExecutor final : public Executor {
     Model& target = models_.front();
     auto workers = target.remake();
     if (!workers) return events_.push_back(WorkerFailed{workers.error()});
+    for (size_t s = 0; s < workers->size(); ++s) {
+      if (!target.left[s]) continue;
+      (*workers)[s] = std::move(*target.left[s]);
+      (*workers)[s].forget();
+      (*workers)[s].journal()->begin_anew();
+    }
     settle(target, std::move(*workers));
     if (faults_.on_replaced) faults_.on_replaced(target.id);
     events_.push_back(StagesReplaced{target.id, target.generation});

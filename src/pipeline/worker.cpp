@@ -10,16 +10,24 @@ void Worker::amend(const Amendment& amendment) {
   if (ending_) late_draws_.insert(late_draws_.end(), amendment.late_draws.begin(), amendment.late_draws.end());
 }
 
-void Worker::forget(std::span<const SequenceId> open) {
+void Worker::forget() {
   Batch last;
-  for (const SequenceId sequence : open) last.updates.emplace_back(Close{sequence});
+  for (const SequenceId sequence : std::exchange(open_, {})) last.updates.emplace_back(Close{sequence});
   if (ending_) ending_->enter(last);
   computation_->enter(last);
   dead_.clear();
   late_draws_.clear();
 }
 
+void Worker::follow(const Batch& batch) {
+  for (const PathUpdate& update : batch.updates) {
+    if (std::holds_alternative<Open>(update) || std::holds_alternative<Fork>(update)) open_.insert(sequence_of(update));
+    if (std::holds_alternative<Close>(update)) open_.erase(sequence_of(update));
+  }
+}
+
 Worker::Done Worker::process(Batch batch) {
+  follow(batch);
   if (ending_) ending_->enter(batch);
   computation_->enter(batch);
   drop_dead(batch);
@@ -27,8 +35,7 @@ Worker::Done Worker::process(Batch batch) {
   if (ending_) keep(batch, ending_->hopeful(batch.rows));
 
   Done done;
-  done.rows_computed = static_cast<int32_t>(batch.rows.size());
-  computation_->run(batch);
+  done.rows_computed = computation_->run(batch);
   done.taps = computation_->taps(batch);
   if (ending_) {
     done.outcome.batch = batch.id;

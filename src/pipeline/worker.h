@@ -4,7 +4,7 @@
 
 #include <memory>
 #include <optional>
-#include <span>
+#include <set>
 #include <vector>
 
 #include "pipeline/computation.h"
@@ -24,7 +24,7 @@ class Worker {
     Batch onward;               // for the next stage; its rows only, at the last
     Outcome outcome;            // of the last stage
     std::optional<Taps> taps;   // for the heads
-    int32_t rows_computed = 0;  // when lazy: that would have been
+    int32_t rows_computed = 0;  // those that the journal knew are not among them; when lazy: that would have been
     int32_t head_rows = 0;
   };
   // Batches come in FIFO order.
@@ -36,13 +36,16 @@ class Worker {
   // May come before or after the batches that it names.
   void amend(const Amendment& amendment);
 
-  // As if nothing had ever come. open: the sequences that are.
-  void forget(std::span<const SequenceId> open);
+  // As if nothing had ever come, but for what the journal knows.
+  void forget();
+  void keep_journal(int64_t bytes) { computation_->keep_journal(bytes); }
+  Journal* journal() { return computation_->journal(); }  // null: none is kept
 
   StageId stage() const { return stage_; }
   Exactness exactness() const { return computation_->exactness(); }
 
  private:
+  void follow(const Batch& batch);
   static void keep(Batch& batch, const std::vector<bool>& wanted);
   void drop_dead(Batch& batch);
   void add_late_draws(Batch& batch);
@@ -50,6 +53,7 @@ class Worker {
   StageId stage_;
   std::unique_ptr<Computation> computation_;
   std::unique_ptr<Ending> ending_;
+  std::set<SequenceId> open_;
   std::vector<Amendment::DeadRow> dead_;          // of batches that have not passed yet
   std::vector<Amendment::LateDraws> late_draws_;  // likewise; for the ending
 };

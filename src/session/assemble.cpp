@@ -38,6 +38,7 @@ class Assembler {
     options.n_cells = engine_.n_cells;
     if (parts_.head != nullptr) options.taps = parts_.head->parameters().tapped_layers();
     if (!parts_.hosts.empty()) return add_remote_target(options);
+    options.journal = parts_.faults.journal;
     SLUICE_TRY(auto workers, make_workers(*parts_.model, options));
     pipelines_.push_back({.workers = std::move(workers), .remote = nullptr, .cost = engine_.cost});
     pipelines_.back().remake = [model = parts_.model, options] { return make_workers(*model, options); };

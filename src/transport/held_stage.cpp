@@ -180,7 +180,10 @@ Status HeldStage::make(const StageSetup& setup) {
     bytes_ = made_->bytes;
   } else {
     SLUICE_TRY(made_, made_of(recipe));
+    keep_journal();
   }
+  if (Journal* const journal = made_->stage.worker.journal(); journal != nullptr)
+    setup.replaces ? journal->begin_anew() : journal->clear();
   SLUICE_TRY_STATUS(keep_pace(setup, made_->d_model));
   last_ = recipe.last;
   model_ = setup.model;
@@ -228,6 +231,16 @@ Status HeldStage::set_aside(int64_t bytes) {
   SLUICE_TRY_STATUS(means_.reserve(bytes - bytes_));
   bytes_ = bytes;
   return {};
+}
+
+// It is of less use than stages that are kept for who may come back.
+void HeldStage::keep_journal() {
+  const StageOptions& options = made_->recipe.options;
+  const int64_t most = made_->recipe.last ? 0 : Journal::bytes_of(options.n_cells, made_->d_model);
+  const int64_t bytes = std::min(means_.journal, most);
+  if (means_.journal == 0 || !means_.reserve_if_free(bytes)) return;
+  bytes_ += bytes;
+  made_->stage.worker.keep_journal(bytes);
 }
 
 Status HeldStage::keep_pace(const StageSetup& setup, int32_t d_model) {

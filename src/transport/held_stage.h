@@ -48,8 +48,10 @@ struct StageMeans {
   WeightCache cache;    // of what coordinators send
   int32_t threads = 0;  // of each stage; 0: as the coordinator asks, or all
   bool spare = false;   // only in place of stages that are lost
+  int64_t journal = 0;  // bytes of states that a stage keeps, for when another one is lost
   // Sets so many bytes aside. Errors say how many there are.
   std::function<Status(int64_t)> reserve;
+  std::function<bool(int64_t)> reserve_if_free;  // the same, if nobody has to go for it
   // A stage like that which is at hand, and one that is no longer used; with the bytes that are set aside for it.
   std::function<std::optional<MadeStage>(const StageRecipe&)> take;
   std::function<void(MadeStage)> keep;
@@ -84,6 +86,7 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   Status stand_by(const StageSetup& setup);
   Result<ModelFile> model_of(const StageRecipe& recipe);
   Status set_aside(int64_t bytes);
+  void keep_journal();
   Status keep_pace(const StageSetup& setup, int32_t d_model);
   Status reach_next(const StageSetup& setup);
   Status process(const Frame& frame);

@@ -5,7 +5,7 @@
 namespace sluice {
 
 void KeptStages::keep(MadeStage made) {
-  made.stage.worker.forget(made.stage.frames.open());
+  made.stage.worker.forget();
   made.stage.frames = made.stage.frames.anew();
   made.recipe.files.path.clear();
   const std::lock_guard lock(mutex_);

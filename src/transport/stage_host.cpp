@@ -37,6 +37,12 @@ class MemoryBudget {
     free_ -= bytes;
     return {};
   }
+  bool reserve_if_free(int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (bytes > free_) return false;
+    free_ -= bytes;
+    return true;
+  }
   void give_back(int64_t bytes) {
     {
       const std::lock_guard lock(mutex_);
@@ -131,7 +137,9 @@ class StageHost::Impl {
             .cache = options_.cache,
             .threads = options_.threads,
             .spare = options_.spare,
+            .journal = options_.job ? 0 : options_.journal,
             .reserve = [this](int64_t bytes) { return reserve(bytes); },
+            .reserve_if_free = [this](int64_t bytes) { return budget_.reserve_if_free(bytes); },
             .take = [this](const StageRecipe& recipe) { return take(recipe); },
             .keep =
                 [this](MadeStage made) {

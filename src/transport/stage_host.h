@@ -24,7 +24,10 @@ struct StageHostOptions {
   int64_t memory = 0;            // bytes for all stages; 0: what this machine has
   int32_t threads = 0;           // of each stage; 0: as coordinators ask, or all
   bool spare = false;            // it holds stages only in place of others that are lost
-  double patience = 5.0;         // seconds that a silent peer is given
+  // Bytes at the most of the states that each stage keeps of what it has sent on, so that it need not compute them
+  // again when another one is lost; 0: none, and everything is.
+  int64_t journal = int64_t{512} << 20;
+  double patience = 5.0;                                                    // seconds that a silent peer is given
   std::function<void(const std::string&)> say = [](const std::string&) {};  // a line when a stage comes or goes
 };
 

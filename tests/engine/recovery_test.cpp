@@ -1,10 +1,13 @@
 // Stages of the target are lost while requests run: they go on from their tokens, to the same ones.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
 #include <utility>
 
 #include "engine/ask.h"
 #include "support/harness.h"
+#include "support/spy.h"
 
 namespace sluice {
 namespace {
@@ -113,6 +116,76 @@ TEST(LostStages, ARequestCanBeCancelledWhileNobodyIsInTheirPlace) {
   EXPECT_FALSE(engine->busy());
   EXPECT_EQ(engine->request(id).finish, Finish::kCancelled);
   engine->release(id);
+  EXPECT_EQ(engine->held_cells(), 0u);
+}
+
+// Rows that each stage of the target computes in an answer to a long prompt, from the first loss of one on.
+std::map<StageId, int64_t> rows_after_loss(int64_t journal, const RequestSpec& spec) {
+  constexpr int32_t kContext = 2200;
+  PipelineSpec setup = losing({700});
+  setup.context = kContext;
+  setup.faults.journal = journal;
+  std::map<StageId, int64_t> rows;
+  bool lost = false;
+  const auto engine = make_engine(six_layers(), setup, [&](std::unique_ptr<Executor> executor) {
+    auto spy = std::make_unique<Spy>(std::move(executor));
+    spy->on_event = [&](Event& event) {
+      lost = lost || std::holds_alternative<StagesReplaced>(event);
+      const auto* report = std::get_if<StageReport>(&event);
+      if (lost && report != nullptr && report->model == kTarget) rows[report->stage] += report->rows_computed;
+    };
+    return spy;
+  });
+  const RequestId id = submit(*engine, spec);
+  while (!lost) EXPECT_TRUE(engine->step());
+  EXPECT_GT(engine->request(id).n_answer(), 0u) << "lost before the answer began: the test is of no use";
+  finish(*engine);
+  EXPECT_EQ(answer(*engine, id), plain_decoding(six_layers(), spec, KvType::kF16, kContext));
+  EXPECT_EQ(engine->request(id).stats.replays, 1);
+  return rows;
+}
+
+constexpr int64_t kLongPrompt = 2000;
+
+RequestSpec long_ask() {
+  std::string text;
+  while (text.size() < kLongPrompt) text += "to be or not to be, " + std::to_string(text.size());
+  text.resize(kLongPrompt);
+  return ask(text, 100, "surge");
+}
+
+TEST(LostStages, OnlyTheLostLayersComputeAgain) {
+  for (const auto& [stage, rows] : rows_after_loss(0, long_ask())) EXPECT_GE(rows, kLongPrompt) << "without a journal";
+  int lost = 0;
+  for (const auto& [stage, rows] : rows_after_loss(1 << 20, long_ask())) {
+    EXPECT_TRUE(rows >= kLongPrompt || rows < kLongPrompt / 2) << rows;
+    lost += rows >= kLongPrompt;
+  }
+  EXPECT_EQ(lost, 1);
+}
+
+TEST(LostStages, WhatTheJournalHasNoRoomForIsComputedAgain) {
+  const int64_t half = kLongPrompt / 2 * six_layers().model.hparams().d_model * int64_t{sizeof(float)};
+  int64_t computed = 0;
+  for (const auto& [stage, rows] : rows_after_loss(half, long_ask())) computed += rows;
+  EXPECT_GT(computed, kLongPrompt + kLongPrompt / 2);
+  EXPECT_LT(computed, 3 * kLongPrompt);
+}
+
+TEST(LostStages, RequestsFindTheirCellsAgain) {
+  PipelineSpec setup = losing({700, 900});
+  setup.faults.journal = 1 << 20;
+  const auto engine = make_engine(six_layers(), setup);
+  const RequestSpec one = ask("to be or not to be", 50), other = ask("abcabcabcabc", 50);
+  RequestSpec sharing = ask("to be or not to be that", 50);
+  const RequestId first = submit(*engine, one), second = submit(*engine, other);
+  sharing.shares = first;
+  const RequestId third = submit(*engine, sharing);
+  finish(*engine);
+  for (const auto& [id, spec] : {std::pair(first, one), {second, other}, {third, sharing}}) {
+    EXPECT_EQ(answer(*engine, id), alone(spec));
+    engine->release(id);
+  }
   EXPECT_EQ(engine->held_cells(), 0u);
 }
 

@@ -123,6 +123,7 @@ Faults random_faults(Dice& dice, uint64_t seed) {
   } else if (dice.chance(0.5)) {
     for (int32_t n = dice.between(1, 4); n > 0; --n) faults.losses.insert(some_time());
     faults.nobody = dice.pick({0.0, 0.0, 0.3});
+    faults.journal = dice.pick<int64_t>({0, 20000, 1 << 20});
   }
   return faults;
 }
