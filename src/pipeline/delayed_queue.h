@@ -1,6 +1,8 @@
 // A queue between threads whose messages take their time.
 #pragma once
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -12,6 +14,14 @@
 namespace sluice {
 
 using DelayClock = std::chrono::steady_clock;
+
+inline DelayClock::duration delay_of(double seconds) {
+  constexpr double kLongest = 1e8;  // three years; far more would overflow the clock
+  return std::chrono::duration_cast<DelayClock::duration>(std::chrono::duration<double>(std::min(seconds, kLongest)));
+}
+
+// Waits of this thread end when they should: Linux likes to gather those of all, up to 50 us later.
+inline void wait_exactly() { ::prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); }
 
 // A queue whose messages arrive some time after they were sent; they come out in the order of arrival.
 template <class T>

@@ -19,11 +19,6 @@ namespace {
 
 using Clock = DelayClock;
 
-Clock::duration seconds(double s) {
-  constexpr double kLongest = 1e8;  // three years; far more would overflow the clock
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(s, kLongest)));
-}
-
 class ThreadsExecutor final : public Executor {
  public:
   explicit ThreadsExecutor(std::vector<Pipeline> pipelines)
@@ -87,7 +82,7 @@ class ThreadsExecutor final : public Executor {
     if (at(model).remote) at(model).remote->resume(generation);
   }
 
-  void wake_at(double time) override { events_.push(Woken{}, start_ + seconds(time)); }
+  void wake_at(double time) override { events_.push(Woken{}, start_ + delay_of(time)); }
 
   double now() const override { return since_start(Clock::now()); }
   bool simulated() const override { return false; }
@@ -157,7 +152,7 @@ class ThreadsExecutor final : public Executor {
 
   // When what is sent at a time arrives.
   Clock::time_point send(LinkClock& link, double bytes, Clock::time_point at) const {
-    return link.is_free() ? at : std::max(at, start_ + seconds(link.send(since_start(at), bytes)));
+    return link.is_free() ? at : std::max(at, start_ + delay_of(link.send(since_start(at), bytes)));
   }
 
   void send_batch(Model& model, size_t s, Batch batch, double bytes, Clock::time_point at) {
@@ -275,6 +270,7 @@ class ThreadsExecutor final : public Executor {
 
   void serve_batches(Model& model, size_t s, Worker& worker) {
     Queues queues(*this, model, s);
+    if (model.pacing) wait_exactly();
     while (auto message = model.stages[s].messages.pop()) {
       if (const auto* taps = std::get_if<std::shared_ptr<const Taps>>(&*message)) {
         worker.receive(**taps);
@@ -287,7 +283,7 @@ class ThreadsExecutor final : public Executor {
       Worker::Done done = worker.process(std::move(sent.batch));
       if (model.pacing)
         std::this_thread::sleep_until(
-            begin + seconds(model.pacing->stage_seconds(worker.stage(), done.rows_computed, done.head_rows)));
+            begin + delay_of(model.pacing->stage_seconds(worker.stage(), done.rows_computed, done.head_rows)));
       const auto end = Clock::now();
       turn.unlock();
       queues.set_now(end, std::chrono::duration<double>(begin - sent.arrival).count(), sent);

@@ -2,6 +2,7 @@
 
 #include <openssl/crypto.h>
 #include <openssl/ssl.h>
+#include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl.hpp>
@@ -94,6 +95,10 @@ class PlainStream final : public SocketStream {
   }
   void read_some(asio::mutable_buffer to, Done done) override { socket_.async_read_some(to, std::move(done)); }
   void write(asio::const_buffer from, Done done) override { asio::async_write(socket_, from, std::move(done)); }
+  size_t write_at_once(asio::const_buffer from) override {
+    const ssize_t n = ::send(socket_.native_handle(), from.data(), from.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return n > 0 ? static_cast<size_t>(n) : 0;
+  }
 
  private:
   Tcp::socket& socket() override { return socket_; }

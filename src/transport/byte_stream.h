@@ -46,6 +46,9 @@ class ByteStream {
   virtual boost::asio::any_io_executor executor() = 0;  // of the network's thread
   // What the peer must be, for people.
   virtual std::string wanted() const = 0;
+  // How many of the bytes the system takes at once; none inside TLS. From any thread, while no write is under way and
+  // nobody closes the stream.
+  virtual size_t write_at_once(boost::asio::const_buffer) { return 0; }
 };
 
 // tls: null for TCP alone. It outlives the stream.

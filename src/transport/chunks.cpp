@@ -53,6 +53,7 @@ void ChunkWriter::put_chunk(Priority priority, Bytes& out) {
   from.waiting -= chunk.size();
   from.gone += chunk.size();
   if (!last) return;
+  buffers_.give_back(std::move(from.frames.front()));
   from.frames.pop_front();
   from.gone = 0;
 }
@@ -62,7 +63,7 @@ Status ChunkReader::take(std::span<const std::byte> bytes, const Sink& sink) {
     if (n_header_ < kChunkHeaderBytes) {
       header_[n_header_++] = bytes.front();
       bytes = bytes.subspan(1);
-      if (n_header_ == 2 || n_header_ == kChunkHeaderBytes) SLUICE_TRY_STATUS(begin_chunk());
+      if (n_header_ == 2 || n_header_ == kChunkHeaderBytes) SLUICE_TRY_STATUS(begin_chunk(sink));
       continue;
     }
     const auto some = bytes.first(std::min(bytes.size(), left_));
@@ -81,7 +82,7 @@ Bytes& ChunkReader::frame() {
   return frames_[(header_[3] & std::byte{kBulkFlag}) != std::byte{0}];
 }
 
-Status ChunkReader::begin_chunk() {
+Status ChunkReader::begin_chunk(const Sink& sink) {
   if (header_[0] != std::byte{'S'} || header_[1] != std::byte{'L'}) {
     constexpr std::byte kAlert{0x15}, kHandshake{0x16}, kTls{0x03};  // how TLS's records begin
     if (!greeted_ && (header_[0] == kAlert || header_[0] == kHandshake) && header_[1] == kTls)
@@ -97,18 +98,19 @@ Status ChunkReader::begin_chunk() {
   if (!known || left_ == 0) return runtime_error("it sent what is no chunk");
   if (frame().size() + left_ > most_)
     return runtime_error("it sent a frame of more than " + std::to_string(most_) + " bytes");
+  if (frame().capacity() == 0 && kind == kFrame) frame() = sink.buffer();
   return {};
 }
 
 Status ChunkReader::end_chunk(const Sink& sink) {
   n_header_ = 0;
   if ((header_[3] & std::byte{kLastFlag}) == std::byte{0}) return {};
-  Bytes whole = std::exchange(frame(), {});
   if (header_[2] == std::byte{kBeat}) {
-    sink.beat(number(whole));
+    sink.beat(number(beat_));
+    beat_.clear();
   } else {
     const bool bulk = (header_[3] & std::byte{kBulkFlag}) != std::byte{0};
-    sink.frame(std::move(whole), bulk ? Priority::kBulk : Priority::kUrgent);
+    sink.frame(std::exchange(frame(), {}), bulk ? Priority::kBulk : Priority::kUrgent);
   }
   return {};
 }

@@ -9,17 +9,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
+#include "transport/buffers.h"
 
 namespace sluice {
-
-using Bytes = std::vector<std::byte>;
 
 enum class Priority : uint8_t { kUrgent, kBulk };
 inline constexpr size_t kPriorities = 2;
@@ -32,6 +30,8 @@ class ChunkWriter {
  public:
   // REQUIRES: it is not empty.
   void add(Bytes frame, Priority priority);
+  // For a frame to be added.
+  Bytes buffer() { return buffers_.take(); }
   // A heartbeat goes before anything else; it takes the place of one that has not gone yet.
   void beat(uint64_t progress) { beat_ = progress; }
 
@@ -44,7 +44,7 @@ class ChunkWriter {
 
  private:
   struct Queue {
-    std::deque<Bytes> frames;
+    Fifo<Bytes> frames;
     size_t gone = 0;  // bytes of the first
     size_t waiting = 0;
   };
@@ -53,6 +53,7 @@ class ChunkWriter {
   void put_chunk(Priority priority, Bytes& out);
 
   std::array<Queue, kPriorities> queues_;
+  Buffers buffers_;
   std::optional<uint64_t> beat_;
 };
 
@@ -63,6 +64,7 @@ class ChunkReader {
   struct Sink {
     std::function<void(Bytes, Priority)> frame;
     std::function<void(uint64_t)> beat;
+    std::function<Bytes()> buffer = [] { return Bytes(); };  // for a frame that begins
   };
 
   // most: bytes of a frame.
@@ -77,7 +79,7 @@ class ChunkReader {
   bool in_the_middle() const { return n_header_ > 0 || !frames_[0].empty() || !frames_[1].empty(); }
 
  private:
-  Status begin_chunk();
+  Status begin_chunk(const Sink& sink);
   Status end_chunk(const Sink& sink);
   Bytes& frame();
 

@@ -24,10 +24,10 @@ void Inflow::remove(size_t n) {
   if (resume) resume();
 }
 
-bool Inflow::is_full(std::function<void()> resume) {
+bool Inflow::is_full(const std::function<std::function<void()>()>& resume) {
   const std::lock_guard lock(mutex_);
   if (held_ < most_) return false;
-  resume_ = std::move(resume);
+  resume_ = resume();
   return true;
 }
 

@@ -34,20 +34,22 @@ struct ConnectionOptions {
   std::function<uint64_t()> progress = [] { return uint64_t{0}; };  // any thread may ask
 };
 
-// How much has come and is still held. Any thread.
+// How much has come and is still held, and memory for what comes. Any thread.
 class Inflow {
  public:
   explicit Inflow(size_t most) : most_(most) {}
   void add(size_t n);
   void remove(size_t n);
   // Whether it is too much; then `resume` is called once it no longer is.
-  bool is_full(std::function<void()> resume);
+  bool is_full(const std::function<std::function<void()>()>& resume);
+  Buffers& buffers() { return buffers_; }
 
  private:
   const size_t most_;
   std::mutex mutex_;
   size_t held_ = 0;
   std::function<void()> resume_;
+  Buffers buffers_;
 };
 
 // One that came. Counts as held as long as it lives.
@@ -64,7 +66,9 @@ class Frame {
     return *this;
   }
   ~Frame() {
-    if (inflow_) inflow_->remove(bytes_.size());
+    if (!inflow_) return;
+    inflow_->remove(bytes_.size());
+    inflow_->buffers().give_back(std::move(bytes_));
   }
   std::span<const std::byte> bytes() const { return bytes_; }
   std::chrono::steady_clock::time_point came() const { return came_; }
@@ -90,7 +94,12 @@ class Connection {
   // Waits while too much of this priority is on its way; not for the peer to get it. REQUIRES: not on the network's
   // thread. Errors (kRuntime) name the peer: the connection has ended.
   virtual Status send(Bytes frame, Priority priority) = 0;
-  Status send(const Message& message, Priority priority) { return send(encode(message), priority); }
+  Status send(const Message& message, Priority priority) {
+    Bytes bytes = buffer();
+    encode(message, bytes);
+    return send(std::move(bytes), priority);
+  }
+  virtual Bytes buffer() { return {}; }  // for a frame to be sent
   // Ends it, whatever is still on its way; ears hear no more, but for what they are just hearing.
   virtual void close() = 0;
   // Ends it when the peer has been told why (WorkerFailed), or has no ear for it.

@@ -6,18 +6,13 @@
 #include <utility>
 
 #include "compute/foreign_products.h"
+#include "pipeline/delayed_queue.h"
 #include "pipeline/stage_memory.h"
 #include "transport/weight_fetch.h"
 #include "transport/weights.h"
 #include "wire/codec.h"
 
 namespace sluice {
-
-namespace {
-
-constexpr double kLongestPass = 1e6;  // seconds, of a profile that asks for more than anybody would wait
-
-}  // namespace
 
 void FrameQueue::push(Frame frame) {
   {
@@ -130,6 +125,7 @@ Status HeldStage::serve() {
                                               .instructions = ggml_instructions(),
                                               .bytes = static_cast<uint64_t>(bytes_)},
                                    Priority::kUrgent));
+  if (pace_) wait_exactly();
   while (const auto frame = batches_.pop()) {
     SLUICE_TRY_STATUS(process(*frame));
     ++progress_;
@@ -292,8 +288,7 @@ Status HeldStage::process(const Frame& frame) {
   sound_ = true;
   if (pace_) {
     const double seconds = pace_->stage_seconds(stage.worker.stage(), done.rows_computed, done.head_rows);
-    batches_.wait_until(begin + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                                    std::chrono::duration<double>(std::min(seconds, kLongestPass))));
+    batches_.wait_until(begin + delay_of(seconds));
   }
   route(std::move(done), model_, stage.worker.stage(), last_, seconds_to(begin),
         seconds_to(std::chrono::steady_clock::now()), *this);

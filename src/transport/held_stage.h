@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -37,7 +36,7 @@ class FrameQueue {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Frame> frames_;
+  Fifo<Frame> frames_;
   bool closed_ = false;
 };
 

@@ -88,34 +88,57 @@ Status SocketConnection::send(Bytes frame, Priority priority) {
   std::unique_lock lock(mutex_);
   room_.wait(lock, [&] { return ended_ || out_.waiting(priority) < options_.most_waiting; });
   if (ended_) return tl::unexpected<Error>(*ended_);
-  queue_locked(std::move(frame), priority);
+  out_.add(std::move(frame), priority);
+  if (std::exchange(writing_, true)) return {};
+  writing_ = !at_once_ || !write_at_once();
+  if (writing_) let_network_write();
   return {};
 }
 
 void SocketConnection::queue(Bytes frame, Priority priority) {
   const std::lock_guard lock(mutex_);
-  queue_locked(std::move(frame), priority);
+  out_.add(std::move(frame), priority);
+  if (!std::exchange(writing_, true)) let_network_write();
 }
 
-void SocketConnection::queue_locked(Bytes frame, Priority priority) {
-  out_.add(std::move(frame), priority);
-  if (std::exchange(writing_, true)) return;
+Bytes SocketConnection::buffer() {
+  const std::lock_guard lock(mutex_);
+  return out_.buffer();
+}
+
+void SocketConnection::let_network_write() {
   asio::post(timer_.get_executor(), [self = shared_from_this()] { self->write(); });
+}
+
+// What waits goes without a change of threads, as far as the system takes it. False: `output_` has not gone. Under the
+// mutex, which end() takes before it closes the socket.
+bool SocketConnection::write_at_once() {
+  gone_ = 0;
+  while (out_.fill(output_)) {
+    gone_ = stream_->write_at_once(asio::buffer(output_));
+    if (gone_ < output_.size()) return false;
+    gone_ = 0;
+  }
+  return true;
 }
 
 // Sends what waits, piece by piece, most urgent first.
 void SocketConnection::write() {
   if (state_ == State::kEnded) return;
-  {
+  if (gone_ == output_.size()) {
     const std::lock_guard lock(mutex_);
+    gone_ = 0;
     writing_ = out_.fill(output_);
     if (!writing_ && state_ != State::kClosing) return;
   }
   room_.notify_all();
   if (output_.empty()) return wrote();
-  stream_->write(asio::buffer(output_), [self = shared_from_this()](error_code error, size_t) {
+  written_for_ = shared_from_this();
+  stream_->write(asio::buffer(output_) + gone_, [this](error_code error, size_t) {
+    const auto self = std::move(written_for_);
     if (self->state_ == State::kEnded) return;
     if (error) return self->end("the connection broke (" + error.message() + "): is it still up?");
+    self->gone_ = self->output_.size();
     self->write();
   });
 }
@@ -126,12 +149,16 @@ void SocketConnection::wrote() { stream_->shut(); }
 void SocketConnection::read() {
   const bool deaf = state_ == State::kOpen && !ears_.frame;
   if (reading_ || deaf || state_ == State::kEnded) return;
-  const auto resume = [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->post([](SocketConnection& connection) { connection.read(); });
+  const auto resume = [this]() -> std::function<void()> {
+    return [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->post([](SocketConnection& connection) { connection.read(); });
+    };
   };
   if (inflow_->is_full(resume)) return;
   reading_ = true;
-  stream_->read_some(asio::buffer(input_), [self = shared_from_this()](error_code error, size_t n) {
+  read_for_ = shared_from_this();
+  stream_->read_some(asio::buffer(input_), [this](error_code error, size_t n) {
+    const auto self = std::move(read_for_);
     self->reading_ = false;
     if (self->state_ == State::kEnded) return;
     if (error && self->state_ == State::kGreeting && self->side_ == Side::kClient)
@@ -146,7 +173,8 @@ void SocketConnection::read() {
 void SocketConnection::take(size_t n) {
   if (state_ == State::kClosing) return;
   const ChunkReader::Sink sink{.frame = [&](Bytes frame, Priority) { take_frame(std::move(frame)); },
-                               .beat = [&](uint64_t progress) { peer_progress_ = progress; }};
+                               .beat = [&](uint64_t progress) { peer_progress_ = progress; },
+                               .buffer = [&] { return inflow_->buffers().take(); }};
   const uint64_t before = reader_.taken();
   const Status status = reader_.take(std::span(input_).first(n), sink);
   silent_ticks_ = 0;
@@ -182,6 +210,8 @@ void SocketConnection::meet(const Hello& hello) {
   const Greeting greeting = std::exchange(greeting_, {});
   if (const Status accepted = greeting.met(hello); !accepted) return leave(accepted.error());
   if (side_ == Side::kServer) queue(encode(hello), Priority::kUrgent);
+  const std::lock_guard lock(mutex_);
+  at_once_ = true;
 }
 
 void SocketConnection::close() {
@@ -211,6 +241,10 @@ void SocketConnection::leave(const Error& error) {
   early_.clear();
   state_ = State::kClosing;
   ticks_ = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    at_once_ = false;
+  }
   queue(encode(WorkerFailed{error}), Priority::kUrgent);
   read();
 }
@@ -223,7 +257,7 @@ void SocketConnection::tick() {
       const uint64_t progress = self->options_.progress();  // who is asked may hold a lock and wait for ours
       const std::lock_guard lock(self->mutex_);
       self->out_.beat(progress);
-      if (!std::exchange(self->writing_, true)) asio::post(self->timer_.get_executor(), [self] { self->write(); });
+      if (!std::exchange(self->writing_, true)) self->let_network_write();
     }
     self->tick();
   });

@@ -35,6 +35,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
 
   void listen(Ears ears) override;
   Status send(Bytes frame, Priority priority) override;
+  Bytes buffer() override;
   void close() override;
   void close_because(const Error& error) override;
   const std::string& peer() const override { return peer_; }
@@ -46,7 +47,8 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   template <class Do>
   void post(Do&& act);
   void queue(Bytes frame, Priority priority);
-  void queue_locked(Bytes frame, Priority priority);
+  bool write_at_once();
+  void let_network_write();
   void write();
   void wrote();
   void read();
@@ -78,16 +80,19 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   std::optional<Error> late_;  // how it ended, before anybody listened
   ChunkReader reader_;
   std::array<std::byte, kChunkBytes> input_;
-  Bytes output_;
   bool reading_ = false;
+  std::shared_ptr<SocketConnection> read_for_, written_for_;  // this, while a read or a write is under way
   int64_t ticks_ = 0, silent_ticks_ = 0, stuck_ticks_ = 0;
   const std::shared_ptr<Inflow> inflow_;
   std::atomic<uint64_t> peer_progress_ = 0;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards what follows, but for `output_`
   std::condition_variable room_;
   ChunkWriter out_;
-  bool writing_ = false;
+  bool at_once_ = false;  // who sends may write
+  bool writing_ = false;  // somebody does, and to him belongs what follows
+  Bytes output_;
+  size_t gone_ = 0;  // bytes of it
   std::optional<Error> ended_;
 };
 

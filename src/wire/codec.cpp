@@ -228,18 +228,23 @@ class Reader {
 }  // namespace
 
 std::vector<std::byte> encode(const Message& message) {
+  std::vector<std::byte> bytes;
+  encode(message, bytes);
+  return bytes;
+}
+
+void encode(const Message& message, std::vector<std::byte>& bytes) {
   const auto encode_kind = [&](const auto& contents) {
     Counter counter;
     travel(counter, contents);
     SLUICE_CHECK(counter.n() <= kMostMessageBytes - kHeaderBytes, "a message is longer than any may be");
-    std::vector<std::byte> bytes(kHeaderBytes + counter.n());
+    bytes.resize(kHeaderBytes + counter.n());
     Writer writer(bytes.data());
     const Header header{.kind = static_cast<uint16_t>(message.index()), .length = static_cast<uint32_t>(counter.n())};
     travel(writer, header);
     travel(writer, contents);
-    return bytes;
   };
-  return std::visit(encode_kind, message);
+  std::visit(encode_kind, message);
 }
 
 namespace {

@@ -21,6 +21,8 @@ inline constexpr size_t kMostMessageBytes = size_t{1} << 28;  // header included
 
 // Header and contents. REQUIRES: they come to kMostMessageBytes at most.
 std::vector<std::byte> encode(const Message& message);
+// The same into `bytes`, in place of what is there.
+void encode(const Message& message, std::vector<std::byte>& bytes);
 
 // The message that these bytes are, from the first to the last. Errors (kInput) say what is wrong with them.
 Result<Message> decode(std::span<const std::byte> bytes);
