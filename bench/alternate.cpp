@@ -70,14 +70,23 @@ class Talks {
     for (const RequestId request : requests_) engine_->cancel(request);
     while (engine_->busy())
       if (const auto stepped = step(); !stepped) return tl::unexpected<Error>(stepped.error());
-    for (const RequestId request : requests_) engine_->release(request);
+    for (const RequestId request : requests_) {
+      guesses_ += engine_->request(request).stats.drafted;
+      engine_->release(request);
+    }
     requests_.clear();
     ended_ = false;
     return {};
   }
 
   double seconds() const { return seconds_; }
-  nlohmann::json json() const { return {{"tokens", tokens_}, {"seconds", seconds_}}; }
+  nlohmann::json json() const {
+    return {{"tokens", tokens_},
+            {"seconds", seconds_},
+            {"guesses", guesses_},
+            {"batches", engine_->batches()},
+            {"coordinator_seconds", engine_->coordinator_seconds()}};
+  }
   const std::string& method() const { return method_; }
 
  private:
@@ -96,6 +105,7 @@ class Talks {
   std::vector<RequestId> requests_;
   bool ended_ = false;  // one of them has
   int64_t tokens_ = 0;
+  int64_t guesses_ = 0;
   double seconds_ = 0;
 };
 
