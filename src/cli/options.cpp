@@ -89,7 +89,8 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
       .add_option(
           "--draft", options.drafts,
           "Draft model or draft head with the target's vocabulary, a GGUF file or a name as --model takes; once "
-          "for each, smallest first; auto: the smallest downloaded model that fits")
+          "for each, smallest first; auto: the one that comes with the program for this model, else the smallest "
+          "downloaded model that fits")
       ->allow_extra_args(false)
       ->check(not_empty("a GGUF file"));
   auto* stages = command.add_option("--stages", options.stages, "Pipeline stages, at most one a layer of the model")

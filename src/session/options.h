@@ -36,7 +36,8 @@ inline constexpr Choice<Rule> kLossyRules[] = {
 
 inline constexpr const char* kAutoMethod = "auto";  // the best that the files at hand allow, if it pays
 
-inline constexpr const char* kAutoDraft = "auto";  // a smaller model of the target's vocabulary, if one was downloaded
+inline constexpr const char* kAutoDraft =
+    "auto";  // the one that comes with the program, or a smaller model of the target's vocabulary
 
 // A host that holds a stage of the target (sluice stage), and what it is given.
 struct HostOptions {

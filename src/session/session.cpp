@@ -41,6 +41,10 @@ Result<Session> Session::open(const SessionOptions& options, Heads heads, const 
   SLUICE_TRY_STATUS(session.take_hosts());
   SLUICE_TRY_STATUS(session.open_model());
   for (const std::string& draft : options.drafts) SLUICE_TRY_STATUS(session.open_draft(draft));
+  session.profile_name_ = options.profile.empty() && options.simulated() ? "uniform" : options.profile;
+  if (!session.profile_name_.empty()) {
+    SLUICE_TRY(session.profile_, load_profile(session.profile_name_));
+  }
   SLUICE_TRY_STATUS(session.open_heads(heads));
   session.watch_files();
   if (!options.ngram_corpus.empty()) {
@@ -49,10 +53,6 @@ Result<Session> Session::open(const SessionOptions& options, Heads heads, const 
   if (options.lazy()) {
     session.memo_ = std::make_shared<Memo>();
     if (!options.memo.empty()) SLUICE_TRY_STATUS(session.memo_->load(options.memo));
-  }
-  session.profile_name_ = options.profile.empty() && options.simulated() ? "uniform" : options.profile;
-  if (!session.profile_name_.empty()) {
-    SLUICE_TRY(session.profile_, load_profile(session.profile_name_));
   }
   SLUICE_TRY(session.cuts_, choose_cuts(*session.model_, session.options_, session.profile_));
   session.options_.stages = static_cast<int32_t>(session.cuts_.size());
@@ -104,11 +104,19 @@ Status Session::open_template() {
   return {};
 }
 
+// What was trained for this very model goes before what was downloaded.
+Result<std::string> Session::find_draft(const std::string& draft_name) const {
+  if (draft_name == kAutoDraft) {
+    const auto shipped = shipped_draft();
+    return shipped ? *shipped : cached_draft(*model_, *tokenizer_);
+  }
+  auto found = locate_model(draft_name, options_.on_download);
+  if (!found) found.error().message.insert(0, "--draft ");
+  return found;
+}
+
 Status Session::open_draft(const std::string& draft_name) {
-  auto found =
-      draft_name == kAutoDraft ? cached_draft(*model_, *tokenizer_) : locate_model(draft_name, options_.on_download);
-  if (!found && draft_name != kAutoDraft) found.error().message.insert(0, "--draft ");
-  SLUICE_TRY(const std::string path, std::move(found));
+  SLUICE_TRY(const std::string path, find_draft(draft_name));
   if (HeadFile::is_head(path)) {
     SLUICE_TRY(auto head, ModelFile::open_draft(path, *model_));
     drafts_.push_back(std::move(head));

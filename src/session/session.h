@@ -72,10 +72,14 @@ class Session {
   Status take_hosts();
   Status open_model();
   Status open_template();
-  Status open_draft(const std::string& path);
+  Result<std::string> find_draft(const std::string& draft_name) const;
+  Status open_draft(const std::string& draft_name);
   Status open_head(const std::string& path);
   Status open_heads(Heads heads);
+  Status take_shipped();
   Status take_shipped_heads();
+  // The draft that comes with the program for exactly this model, if there is one.
+  std::optional<std::string> shipped_draft() const;
   Result<bool> take_shipped_head(const std::string& method);
   Status take_head_of_auto();
   Status check_source_head() const;

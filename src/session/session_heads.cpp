@@ -51,7 +51,7 @@ Status Session::open_head(const std::string& path) {
 Status Session::open_heads(Heads heads) {
   for (const std::string& head : options_.heads) SLUICE_TRY_STATUS(open_head(head));
   if (!heads_.empty()) auto_head_ = heads_.front().parameters().kind;
-  if (heads == Heads::kGivenOrShipped && !options_.lazy()) SLUICE_TRY_STATUS(take_shipped_heads());
+  if (heads == Heads::kGivenOrShipped) SLUICE_TRY_STATUS(take_shipped());
   SLUICE_TRY_STATUS(check_source_head());
   return take_cuts();
 }
@@ -63,6 +63,21 @@ Result<bool> Session::take_shipped_head(const std::string& method) {
   });
   if (path) SLUICE_TRY_STATUS(open_head(*path));
   return path.has_value();
+}
+
+// Lazy workers compute no states, which heads read.
+Status Session::take_shipped() {
+  if (!options_.lazy()) SLUICE_TRY_STATUS(take_shipped_heads());
+  if (!compared_.empty() || !heads_.empty() || !draft_worth_loading(options_, profile_)) return {};
+  const auto path = shipped_draft();
+  if (!path) return {};
+  options_.drafts = {*path};
+  return open_draft(*path);
+}
+
+std::optional<std::string> Session::shipped_draft() const {
+  return find_head(installation_folder() + "/heads", *model_,
+                   [](const HeadParameters& p) { return p.kind == HeadKind::kDraft; });
 }
 
 // The heads that the methods need and were not given.

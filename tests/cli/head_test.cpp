@@ -146,7 +146,7 @@ TEST(Head, ShippedOnesAreTakenWhereTheyFit) {
   EXPECT_EQ(answered({"--method", "eagle3"})["source"], "head");
   EXPECT_EQ(answered({})["source"], "head") << "auto takes EAGLE-3's";
   EXPECT_EQ(answered({"--stages", "2"})["source"], "head") << "auto takes SPD's";
-  EXPECT_EQ(answered({"--stages", "3"})["source"], "ngram");
+  EXPECT_EQ(answered({"--stages", "3"})["source"], "ngram+draft") << "auto takes the draft";
   EXPECT_EQ(answered({"--source", "ngram"})["source"], "ngram");
   EXPECT_TRUE(fails(run(small_model(), {"--method", "p-eagle"}), 2, {"--method p-eagle", "--head FILE"}));
   EXPECT_TRUE(fails(run(small_model(), {"--method", "spd", "--stages", "3"}), 2, {"--method spd", "--head FILE"}));
