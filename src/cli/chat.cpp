@@ -102,6 +102,7 @@ Status chat(const CLI::App& command, const ChatOptions& options) {
   SLUICE_TRY_STATUS(check_options(options.session));
   SLUICE_TRY_STATUS(check_settings(command, methods_of_run(options.session)));
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGivenOrShipped));
+  if (!session.planned().empty()) std::fprintf(stderr, "by sluice plan: %s\n", session.planned().c_str());
   SLUICE_TRY(const auto engine, session.make_engine());
   return Chat(options, session, *engine).run();
 }

@@ -77,6 +77,17 @@ class Adder {
 
 }  // namespace
 
+void add_draft_option(CLI::App& command, std::vector<std::string>& drafts) {
+  command
+      .add_option(
+          "--draft", drafts,
+          "Draft model or draft head with the target's vocabulary, a GGUF file or a name as --model takes; once "
+          "for each, smallest first; auto: the one that comes with the program for this model, else the smallest "
+          "downloaded model that fits")
+      ->allow_extra_args(false)
+      ->check(not_empty("a GGUF file"));
+}
+
 void add_engine_options(CLI::App& command, SessionOptions& options) {
   RequestSpec& request = options.request;
   options.on_download = show_downloads();
@@ -85,14 +96,7 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
   std::vector<std::string> methods = method_names();
   methods.insert(methods.begin(), kAutoMethod);
   command.add_option("--method", request.method, "How to decode")->capture_default_str()->check(one_of(methods));
-  command
-      .add_option(
-          "--draft", options.drafts,
-          "Draft model or draft head with the target's vocabulary, a GGUF file or a name as --model takes; once "
-          "for each, smallest first; auto: the one that comes with the program for this model, else the smallest "
-          "downloaded model that fits")
-      ->allow_extra_args(false)
-      ->check(not_empty("a GGUF file"));
+  add_draft_option(command, options.drafts);
   auto* stages = command.add_option("--stages", options.stages, "Pipeline stages, at most one a layer of the model")
                      ->capture_default_str()
                      ->check(whole_number(1));

@@ -48,6 +48,8 @@ CLI::Validator temperature();
 
 // Adds -m, --model.
 void add_model_option(CLI::App& command, std::string& model);
+// Adds --draft.
+void add_draft_option(CLI::App& command, std::vector<std::string>& drafts);
 // Adds --kv.
 void add_kv_option(CLI::App& command, KvType& kv, const std::string& what = "Type of the KV cache");
 // Adds what chooses and runs a method: --method to --threads.

@@ -57,6 +57,7 @@ Status run(const CLI::App& command, RunOptions options) {
   SLUICE_TRY(const std::string prompt, read_prompt(options.prompt));
   options.session.trace = !options.trace.empty();
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGivenOrShipped));
+  if (!session.planned().empty()) std::fprintf(stderr, "by sluice plan: %s\n", session.planned().c_str());
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   messages.push_back({"user", prompt});

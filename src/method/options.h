@@ -36,6 +36,8 @@ struct MethodOptions {
   bool replacement = false;
   double saguaro = 1.0;
   int32_t saguaro_tokens = 0;
+
+  bool operator==(const MethodOptions&) const = default;
 };
 
 }  // namespace sluice

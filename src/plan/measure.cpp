@@ -26,12 +26,19 @@ double median_seconds(int32_t runs, const Work& work) {
 
 std::string local_profile_path() { return cache_folder() + "/local.json"; }
 
+CostCurve draft_pass(const Profile& measured, int32_t n_layers) {
+  CostCurve pass;
+  for (const CostCurve::Point& head : measured.head.points)
+    pass.points.push_back({head.rows, n_layers * measured.layer.at(head.rows) + head.seconds});
+  return pass;
+}
+
 Result<Profile> measure_profile(const ModelFile& model, KvType kv, int32_t threads,
                                 const std::function<bool(double)>& progress) {
   constexpr int32_t kWidths[] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
   constexpr int32_t kPrefix = 256;  // tokens that the timed rows attend to
   const HyperParameters& h = model.hparams();
-  const size_t d = static_cast<size_t>(h.d_model), v = static_cast<size_t>(h.n_vocab);
+  const size_t d = static_cast<size_t>(h.d_model), v = static_cast<size_t>(model.n_logits());
   SLUICE_TRY(const auto runner, make_stage_runner(model, {.range = {0, h.n_layers},
                                                           .kv = kv,
                                                           .n_cells = kPrefix + 256,

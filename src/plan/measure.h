@@ -19,4 +19,7 @@ std::string local_profile_path();
 Result<Profile> measure_profile(const ModelFile& model, KvType kv, int32_t threads,
                                 const std::function<bool(double)>& progress);
 
+// A pass of a draft model by what was measured of it: all its layers, and the head for each row.
+CostCurve draft_pass(const Profile& measured, int32_t n_layers);
+
 }  // namespace sluice

@@ -46,6 +46,7 @@ Result<Session> Session::open(const SessionOptions& options, Heads heads, const 
     SLUICE_TRY(session.profile_, load_profile(session.profile_name_));
   }
   SLUICE_TRY_STATUS(session.open_heads(heads));
+  SLUICE_TRY_STATUS(session.take_plan());
   session.watch_files();
   if (!options.ngram_corpus.empty()) {
     SLUICE_TRY(session.corpus_, read_corpus(options.ngram_corpus, *session.tokenizer_));
@@ -137,8 +138,51 @@ void Session::watch_files() {
   files_ = std::make_unique<FileWatch>(std::move(files));
 }
 
+Result<PlanKey> Session::plan_key() const {
+  PlanKey key{.model = {},
+              .drafts = {},
+              .hosts = {},
+              .stages = options_.cuts.empty() ? options_.stages : static_cast<int32_t>(options_.cuts.size()) + 1,
+              .pace = profile_ ? pace_of(*profile_) : ""};
+  SLUICE_TRY(const Sha256 identity, model_->identity());
+  key.model = identity.hex();
+  for (const ModelFile& draft : drafts_) {
+    SLUICE_TRY(const Sha256 of_draft, draft.identity());
+    key.drafts.push_back(of_draft.hex());
+  }
+  for (const HostOptions& host : options_.hosts) key.hosts.push_back(host.address.text());
+  return key;
+}
+
+// Of hosts its cuts, unless others are asked for; and what `auto` begins with, unless options or sources of it are.
+Status Session::take_plan() {
+  if (!has_plans()) return {};
+  SLUICE_TRY(const PlanKey key, plan_key());
+  const auto plan = find_plan(key);
+  if (!plan) return {};
+  if (!options_.hosts.empty() && options_.cuts.empty() && plan->cuts.size() + 1 == options_.hosts.size()) {
+    options_.cuts = plan->cuts;
+    for (const int32_t cut : plan->cuts) planned_ += (planned_.empty() ? "cuts " : ",") + std::to_string(cut);
+  }
+  const RequestSpec& request = options_.request;
+  const bool is_open = request.method == kAutoMethod && !auto_head_ && request.sources.empty() &&
+                       options_.ngram_corpus.empty() && request.method_options == MethodOptions();
+  if (is_open) best_ = plan->best(!drafts_.empty());
+  if (best_) planned_ += (planned_.empty() ? "" : ", ") + std::string("auto begins with ") + best_->name();
+  return {};
+}
+
+void Session::take_prices(const Profile& profile, std::vector<LayerRange> cuts) {
+  SLUICE_CHECK(options_.simulated(), "real stages take the time that they take");
+  profile_ = profile;
+  profile_name_ = profile.name;
+  cuts_ = std::move(cuts);
+  options_.stages = static_cast<int32_t>(cuts_.size());
+}
+
 std::string Session::method(const std::string& asked) const {
   if (asked != kAutoMethod) return asked;
+  if (best_) return best_->method;
   return best_method({.draft = !drafts_.empty(), .head = auto_head_});
 }
 
@@ -226,6 +270,10 @@ RequestSpec Session::spec(std::vector<Token> prompt, const std::string& asked) c
   spec.method = method(asked);
   double& p_min = spec.method_options.draft_p_min;
   if (asked == kAutoMethod && p_min == 0) p_min = auto_p_min_;
+  if (asked == kAutoMethod && best_) {
+    spec.method_options = best_->options;
+    spec.sources = best_->sources;
+  }
   return spec;
 }
 

@@ -13,6 +13,8 @@
 #include "model/model_file.h"
 #include "model/tokenizer.h"
 #include "pipeline/memo.h"
+#include "session/contender.h"
+#include "session/kept_plan.h"
 #include "session/memory_need.h"
 #include "session/options.h"
 #include "transport/secret.h"
@@ -40,6 +42,10 @@ class Session {
   const HeadFile* head_for(const std::string& asked) const;
   const std::string& profile_name() const { return profile_name_; }
   const std::optional<Profile>& profile() const { return profile_; }  // none: neither simulated nor paced
+  // Which plan is for this session, as it was opened.
+  Result<PlanKey> plan_key() const;
+  // What the plan that is kept for it says, in words; empty: there is none, or it says nothing.
+  const std::string& planned() const { return planned_; }
   size_t corpus_tokens() const { return corpus_ ? corpus_->size() : 0; }
   double load_seconds() const { return load_seconds_; }
   // Of the files that it computes with. To be polled while an engine runs, and looked at when it has come to an end.
@@ -56,11 +62,16 @@ class Session {
   }
   Result<std::unique_ptr<Engine>> make_engine(const std::string& method, int32_t n_requests) const;
 
+  // Goes on with other stages, at the prices of a profile; what was computed is kept. REQUIRES: a simulated clock; the
+  // profile is for so many stages.
+  void take_prices(const Profile& profile, std::vector<LayerRange> cuts);
+
   // The tokens of a prompt or of a conversation, whose messages can't write the template's control tokens (ChatText).
   // Without a template in the model the last message is plain text; with --raw it may hold special tokens.
   Result<std::vector<Token>> encode(const std::vector<ChatMessage>& messages) const;
 
-  // What to ask of the engine for a prompt; method `auto` begins as the best method that the files at hand allow.
+  // What to ask of the engine for a prompt; method `auto` begins as the plan says, or as the best
+  // method that the files at hand allow.
   RequestSpec spec(std::vector<Token> prompt) const { return spec(std::move(prompt), options_.request.method); }
   RequestSpec spec(std::vector<Token> prompt, const std::string& method) const;
   // The method that `auto` tries against plain decoding, or the one asked for.
@@ -84,6 +95,7 @@ class Session {
   Status take_head_of_auto();
   Status check_source_head() const;
   Status take_cuts();
+  Status take_plan();
   void watch_files();
   MemoryNeed memory_need() const;
   std::vector<std::string> methods() const;
@@ -105,6 +117,8 @@ class Session {
   std::vector<LayerRange> cuts_;
   std::optional<Profile> profile_;
   std::string profile_name_;
+  std::optional<Contender> best_;  // what `auto` begins with, by the plan
+  std::string planned_;
   double load_seconds_ = 0;
 };
 
