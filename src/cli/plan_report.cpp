@@ -41,7 +41,7 @@ std::string Plan::command() const {
   if (hosts.empty()) {
     line += fmt::format(" --stages {}", cuts.size());
   } else {
-    line += fmt::format(" --hosts {}", fmt::join(hosts, ","));
+    line += " --hosts " + (given_hosts.empty() ? fmt::format("{}", fmt::join(hosts, ",")) : given_hosts);
     if (!secret.empty()) line += " --secret " + secret;
     if (cuts.size() > 1) line += fmt::format(" --cuts {}", fmt::join(inner_cuts(), ","));
   }
@@ -75,7 +75,7 @@ std::string to_text(const Plan& plan) {
                                  plan.forecasts.texts == 1 ? "" : "s");
   for (const std::string& host : plan.left_out) text += "left out: " + host + ", without which the others are faster\n";
   if (plan.cuts.size() > 1)
-    text += fmt::format("cuts {}: a step takes {} (the slowest stage or link), a token alone {} (all of them)\n",
+    text += fmt::format("cuts {}: a step takes {} (the slowest stage), a token alone {} (all of them)\n",
                         fmt::join(plan.inner_cuts(), ","), milliseconds(plan.step), milliseconds(plan.alone));
   if (plan.draft_pass > 0)
     text += fmt::format("the draft model runs beside the coordinator, {} a pass\n", milliseconds(plan.draft_pass));

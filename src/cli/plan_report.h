@@ -16,11 +16,12 @@ struct Plan {
   std::vector<std::string> drafts;  // what --draft is to say
   std::vector<std::string> hosts;   // of the stages, HOST:PORT; empty: they are in this process
   std::vector<std::string> left_out;
+  std::string given_hosts;       // what --hosts said, if none is left out
   std::string secret;            // what --secret said
   std::string asked_profile;     // what --profile said
   std::string profile;           // where the prices stand: a name or a file
   std::vector<LayerRange> cuts;  // of the stages
-  double step = 0, alone = 0;    // seconds of the slowest stage or link, and of a token through all of them
+  double step = 0, alone = 0;    // seconds of the slowest stage, and of a token through all of them
   double draft_pass = 0;         // seconds; 0: there is no draft model
   Forecasts forecasts;
 

@@ -449,5 +449,58 @@ TEST(Hosts, ServeChatsAndBenches) {
   EXPECT_NE(bench.out.find("executor hosts"), std::string::npos) << bench.out;
 }
 
+// Over two hosts, of which the second takes three times as long for a layer. Rows cost alike, wherever they are.
+Arguments over_unequal(const std::string& hosts) {
+  const std::string pace = write_file("unequal.json", R"({"layer": {"points": [[1, 0.002], [64, 0.128]]},
+    "head": {"points": [[1, 0.0002]]}, "draft": {"points": [[1, 0.0005]]}, "speeds": [1, 0.34]})");
+  return {"-m", small_model(), "--hosts", hosts, "--profile", pace, "-n", "16", "--json"};
+}
+
+json plan_over(Arguments there, const Arguments& more = {}) {
+  const std::string folder = temp_path("hosts-plan");
+  fs::create_directories(folder);
+  write_file("hosts-plan/few.jsonl", "{\"turns\": [\"one two one two\"]}\n");
+  there.insert(there.begin(), {"plan", "--data", folder, "--tasks", "few", "--seconds", "20"});
+  there.insert(there.end(), more.begin(), more.end());
+  const Ran ran = run_program(there);
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  return json::parse(ran.out, nullptr, false);
+}
+
+// The model is too large for either of them alone.
+TEST(Hosts, ArePlannedForAndRunByThePlan) {
+  const StageProcess a, b;
+  std::string text;
+  for (const StageProcess* host : {&a, &b}) text += "[[host]]\naddress = \"" + host->address + "\"\nmemory = 0.0009\n";
+  Arguments there = over_unequal(write_file("planned.toml", text));
+  const json plan = plan_over(there);
+  EXPECT_EQ(plan["cuts"], json::parse("[3]")) << plan;
+  EXPECT_EQ(plan["left_out"], json::array());
+  EXPECT_GE(plan["methods"].size(), 4u);
+  EXPECT_NE(plan["command"].get<std::string>().find("planned.toml"), std::string::npos);
+  std::ifstream file(plan["profile"].get<std::string>());
+  const json measured = json::parse(file, nullptr, false);
+  ASSERT_EQ(measured["speeds"].size(), 2u) << measured;
+  const double ratio = measured["speeds"][1].get<double>() / measured["speeds"][0].get<double>();
+  EXPECT_GT(ratio, 0.1) << measured;
+  EXPECT_LT(ratio, 0.7) << measured;
+  there.insert(there.begin(), {"run", "one two one two"});
+  const Ran ran = run_program(there);
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  const std::string said = "by sluice plan: cuts 3, auto begins with " + plan["best"].get<std::string>();
+  EXPECT_NE(ran.err.find(said), std::string::npos) << ran.err;
+  there.insert(there.end(), {"--cuts", "2"});
+  EXPECT_EQ(run_program(there).err.find("cuts 3"), std::string::npos) << "what is asked for stays";
+}
+
+// With guesses that are hardly ever right a token goes through all layers before the next one, best on the fast host.
+TEST(Hosts, ThatAreTooSlowToBeOfUseAreLeftOut) {
+  const StageProcess a, b;
+  const json plan = plan_over(over_unequal(addresses({&a, &b})));
+  EXPECT_EQ(plan["hosts"], json::array({a.address})) << plan;
+  EXPECT_EQ(plan["left_out"], json::array({b.address}));
+  EXPECT_EQ(plan["stages"], 1);
+}
+
 }  // namespace
 }  // namespace sluice::test
