@@ -26,6 +26,11 @@ double median_seconds(int32_t runs, const Work& work) {
 
 std::string local_profile_path() { return cache_folder() + "/local.json"; }
 
+void mend(CostCurve& measured) {
+  for (size_t i = measured.points.size(); i-- > 1;)
+    measured.points[i - 1].seconds = std::min(measured.points[i - 1].seconds, measured.points[i].seconds);
+}
+
 CostCurve draft_pass(const Profile& measured, int32_t n_layers) {
   CostCurve pass;
   for (const CostCurve::Point& head : measured.head.points)
@@ -83,6 +88,8 @@ Result<Profile> measure_profile(const ModelFile& model, KvType kv, int32_t threa
     }
     if (!progress(++done / std::size(kWidths))) break;
   }
+  mend(profile.layer);
+  mend(profile.head);
   profile.link = {.latency = 5e-6, .bandwidth = 5e9};  // a queue between threads of one process
   return profile;
 }

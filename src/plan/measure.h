@@ -19,6 +19,10 @@ std::string local_profile_path();
 Result<Profile> measure_profile(const ModelFile& model, KvType kv, int32_t threads,
                                 const std::function<bool(double)>& progress);
 
+// Fewer rows never take longer: where they seem to, other work was in the way, and the time of more rows stands for
+// theirs.
+void mend(CostCurve& measured);
+
 // A pass of a draft model by what was measured of it: all its layers, and the head for each row.
 CostCurve draft_pass(const Profile& measured, int32_t n_layers);
 

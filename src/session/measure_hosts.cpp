@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "pipeline/cost_model.h"
+#include "plan/measure.h"
 
 namespace sluice {
 
@@ -51,21 +52,19 @@ class Reader {
     CostCurve curve;
     for (const auto& [rows, seen] : prompts_)
       curve.points.push_back({static_cast<double>(rows), median(seen.passes[reference()]) / layers(reference())});
-    for (size_t i = 1; i < curve.points.size(); ++i)  // more rows never take less: what says so is noise
-      curve.points[i].seconds = std::max(curve.points[i].seconds, curve.points[i - 1].seconds);
+    mend(curve);
     return curve;
   }
 
-  // Of each stage, times that of the reference.
+  // Of each stage, times that of the reference: what most widths say, since a single one may have been disturbed.
   std::vector<double> speeds() const {
     std::vector<double> speeds;
     for (size_t s = 0; s < cuts_.size(); ++s) {
-      double its = 0, of_reference = 0;  // seconds of a layer
-      for (const auto& [rows, seen] : prompts_) {
-        its += median(seen.passes[s]) / layers(s);
-        of_reference += median(seen.passes[reference()]) / layers(reference());
-      }
-      speeds.push_back(its > 0 ? of_reference / its : 1.0);
+      std::vector<double> ratios;
+      for (const auto& [rows, seen] : prompts_)
+        if (const double its = median(seen.passes[s]) / layers(s); its > 0)
+          ratios.push_back(median(seen.passes[reference()]) / layers(reference()) / its);
+      speeds.push_back(ratios.empty() ? 1.0 : median(std::move(ratios)));
     }
     return speeds;
   }

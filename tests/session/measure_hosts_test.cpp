@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "plan/measure.h"
 #include "support/harness.h"
 
 namespace sluice::test {
@@ -48,6 +49,14 @@ TEST(MeasureHosts, FindsWhatStagesAndLinksTake) {
   EXPECT_EQ(found.edges[2].bandwidth, 0.0) << "too fast to tell";
   EXPECT_TRUE(found.check_stages(3));
   EXPECT_TRUE(Profile::parse(found.to_json().dump(), "again")) << found.to_json().dump();
+}
+
+TEST(MeasureHosts, WhereFewerRowsSeemToTakeLongerTheyWereDisturbed) {
+  CostCurve curve{.points = {{1, 4}, {2, 2}, {4, 3}, {8, 2.5}, {16, 5}}};
+  mend(curve);
+  std::vector<double> seconds;
+  for (const CostCurve::Point& point : curve.points) seconds.push_back(point.seconds);
+  EXPECT_EQ(seconds, (std::vector<double>{2, 2, 2.5, 2.5, 5}));
 }
 
 TEST(MeasureHosts, KnowsNothingWithoutATrace) {
