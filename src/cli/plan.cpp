@@ -52,7 +52,7 @@ void add_plan(CLI::App& app, Action& action) {
   auto options = std::make_shared<PlanOptions>();
   SessionOptions& session = options->session;
   session.on_download = show_downloads();
-  session.request.max_tokens = 128;
+  session.request.max_tokens = 64;  // for a minute to do for some texts
   CLI::App& command = *app.add_subcommand(
       "plan",
       "Measures this machine, or hosts, and says which method promises most tokens a second over several stages");

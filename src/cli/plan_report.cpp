@@ -22,7 +22,8 @@ std::string table(const Forecasts& forecasts) {
   std::string text = fmt::format("{:<54}{:>8}{:>18}{:>8}\n", "method", "tok/s", "95 %", "x ar");
   for (const Forecast& f : forecasts.all)
     text += fmt::format("{:<54}{:>8.1f}{:>18}{:>8.2f}\n", f.contender.name(), f.tokens_per_second,
-                        fmt::format("{:.1f} to {:.1f}", f.low, f.high), plain > 0 ? f.tokens_per_second / plain : 0.0);
+                        forecasts.texts > 1 ? fmt::format("{:.1f} to {:.1f}", f.low, f.high) : "one text",
+                        plain > 0 ? f.tokens_per_second / plain : 0.0);
   return text;
 }
 
