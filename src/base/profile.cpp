@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 
 namespace sluice {
@@ -250,7 +251,7 @@ Status Profile::check_stages(size_t n_stages) const {
   const auto lists = [&](const char* what, size_t listed) -> Status {
     if (listed == n_stages) return {};
     return input_error("profile " + name + " lists the " + what + " of " + std::to_string(listed) + " stages, not of " +
-                       std::to_string(n_stages) + ": give --stages " + std::to_string(listed));
+                       std::to_string(n_stages) + ": give --stages " + std::to_string(listed) + ", or as many --hosts");
   };
   if (!edges.empty()) SLUICE_TRY_STATUS(lists("edges", edges.size() - 1));
   if (!speeds.empty()) SLUICE_TRY_STATUS(lists("speeds", speeds.size()));
@@ -293,6 +294,39 @@ std::vector<std::string> Profile::shipped() {
   std::vector<std::string> names;
   for (const auto& shipped : kShipped) names.emplace_back(shipped.name);
   return names;
+}
+
+namespace {
+
+// The values of all links, or one if they are the same; with what belongs behind.
+template <class Value>
+std::string each_or_one(const std::vector<Link>& links, Value value, const char* unit) {
+  std::ostringstream text;
+  const bool same = std::ranges::all_of(links, [&](const Link& l) { return value(l) == value(links.front()); });
+  for (const Link& link : std::span(links).first(same ? 1 : links.size()))
+    text << (text.tellp() > 0 ? ", " : "") << value(link);
+  return text.str() + unit;
+}
+
+}  // namespace
+
+std::string Profile::links_text() const {
+  const std::vector<Link> all = edges.empty() ? std::vector{link} : edges;
+  const auto any = [&](double Link::*field) {
+    return std::ranges::any_of(all, [&](const Link& l) { return l.*field > 0; });
+  };
+  if (!any(&Link::latency) && !any(&Link::bandwidth)) return "";
+  std::string text = each_or_one(
+      all, [](const Link& l) { return l.latency * 1e3; }, " ms");
+  if (any(&Link::bandwidth))
+    text += ", " + each_or_one(
+                       all, [](const Link& l) { return l.bandwidth * 8e-6; }, " Mbit/s");
+  if (any(&Link::jitter))
+    text += ", jitter " +
+            each_or_one(
+                all, [](const Link& l) { return l.jitter * 1e2; }, " %, seed ") +
+            std::to_string(seed);
+  return text;
 }
 
 nlohmann::json Profile::to_json() const {

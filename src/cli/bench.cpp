@@ -23,6 +23,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
+#include "cli/report.h"
 #include "method/methods.h"
 #include "session/auto_method.h"
 #include "session/installation.h"
@@ -61,7 +62,8 @@ class Bench {
       SLUICE_TRY_STATUS(print(heading(report) + report.table()));
       SLUICE_TRY_STATUS(write(report, /*last=*/true));
     }
-    return done ? kept : done;
+    if (!done || !kept) return done ? kept : done;
+    return report.pace().check();
   }
 
  private:
@@ -200,11 +202,16 @@ class Bench {
     if (const Rule rule = session.request.sampling.rule; is_lossy(rule))
       out += std::string("LOSSY verification (") + name_of(kLossyRules, rule) +
              "): the text is not the target's own; figures of lossless methods are not comparable\n";
-    out += heads_line() + load_line();
+    out += links_line() + heads_line() + load_line();
     const size_t n = points().size();
     if (report.conversations() < n)
       out += fmt::format("incomplete: {} of {} conversations were done\n", report.conversations(), n);
     return out;
+  }
+
+  std::string links_line() const {
+    const std::string links = emulated_links(session_);
+    return links.empty() ? "" : "links emulated: " + links + "\n";
   }
 
   // Which heads serve, and the stages that SPD's brings for all.

@@ -180,9 +180,14 @@ class Load {
       talk->joules += joules.value_or(0.0) * static_cast<double>(std::exchange(talk->n_new, 0)) / n;
   }
 
-  json run_of(const Talk& talk, const Answer& answer) const {
+  json run_of(const Talk& talk, const Answer& answer) {
     json run = to_json(session_, engine_, answer);
     run["method"] = talk.point->method;
+    if (run.contains("stored")) {  // since the last answer
+      const Lookups now = engine_.lookups();
+      run["stored"] = {{"asked", now.asked - seen_.asked}, {"missed", now.missed - seen_.missed}};
+      seen_ = now;
+    }
     run["id"] = talk.point->prompt->id;
     run["task"] = talk.point->prompt->task;
     run["temp"] = talk.point->temp;
@@ -204,6 +209,7 @@ class Load {
   EnergyCounter* energy_;
   bool counted_ = energy_ != nullptr;  // whether the counter has told of all that was done
   double begin_ = 0;                   // on the engine's clock
+  Lookups seen_;                       // in all answers that have ended
   int32_t free_places_;
   std::vector<Talk> talks_;
   std::deque<Talk*> timed_, waiting_;  // not begun: in the order of their times; in the order of the points

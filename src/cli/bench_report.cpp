@@ -77,6 +77,10 @@ void BenchReport::add_run(const BenchKey& key, const json& run) {
     cell.load->add(run);
   else
     cell.load.reset();
+  const Pace pace = pace_of(run);
+  if (pace.computing) pace_.computing = std::max(*pace.computing, pace_.computing.value_or(0.0));
+  pace_.asked += pace.asked;
+  pace_.missed += pace.missed;
   compare(key, run);
 }
 
@@ -170,7 +174,7 @@ std::string BenchReport::table() const {
         out += '\n';
       }
   if (together) out += load_table();
-  out += energy_line();
+  out += energy_line() + pace_.text();
   // Other rules give other tokens, method by method.
   if ((options_->methods.size() > 1 || several.size() > 1) && options_->session.same_tokens())
     out += "identical: " + (difference_.empty() ? "yes" : difference_) + "\n";

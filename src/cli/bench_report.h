@@ -11,6 +11,7 @@
 
 #include "cli/bench.h"
 #include "cli/bench_results.h"
+#include "cli/report.h"
 
 namespace sluice {
 
@@ -29,6 +30,8 @@ class BenchReport {
   nlohmann::json summary() const;
   // The first answer that differs from the reference, in words; empty if there is none.
   const std::string& difference() const { return difference_; }
+  // Of all runs; see the line of the table.
+  const Pace& pace() const { return pace_; }
   // The tasks of the table's columns.
   static std::vector<std::string> columns(const BenchOptions& options);
 
@@ -68,6 +71,7 @@ class BenchReport {
   std::map<std::tuple<std::string, std::string, float, size_t>, nlohmann::json>  // by task, id, temperature, turn
       reference_;
   std::string difference_;
+  Pace pace_;
 };
 
 }  // namespace sluice

@@ -151,10 +151,13 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
       "Device and link profile, a name (uniform, paper-8x, paper-8x-10gbe, wan-6, local) or a JSON file: the "
       "costs of `virtual`, "
       "the pace of `threads`");
-  add_choice(command, "--compute", options.compute, kComputes,
-             "full, or lazy: only the committed path (with --executor virtual)");
+  add_choice(
+      command, "--compute", options.compute, kComputes,
+      "full; lazy: only the committed path (with --executor virtual); or stored: stages take the time of --profile, "
+      "and answers come from --memo");
   command.add_option("--memo", options.memo,
-                     "File that keeps what --compute lazy has computed, for other schedules over the same texts");
+                     "File that keeps what --compute lazy has computed, for other schedules over the same texts, and "
+                     "for --compute stored");
   begin_group(command, "Memory and processor");
   command
       .add_option("-c,--context", options.context,

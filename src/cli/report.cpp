@@ -2,6 +2,8 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+
 namespace sluice {
 
 namespace {
@@ -52,11 +54,17 @@ std::string warning(const Session& session, const Request& request, const AutoTr
 
 }  // namespace
 
+std::string emulated_links(const Session& session) {
+  const bool paced = session.profile() && !session.options().simulated();
+  return paced ? session.profile()->links_text() : "";
+}
+
 nlohmann::json to_json(const Session& session, const Engine& engine, const Answer& answer) {
   const SessionOptions& options = session.options();
   const Rule rule = options.request.sampling.rule;
   const Request& request = engine.request(answer.request);
   const RequestFigures figures = engine.figures(answer.request);
+  const std::string links = emulated_links(session);
   const auto begin = request.tokens.begin() + static_cast<ptrdiff_t>(request.n_prompt());
   nlohmann::json j = {
       {"model", session.model().hparams().name},
@@ -72,6 +80,7 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Answe
       {"simulated_time", options.simulated()},
       {"paced", !options.simulated() && !session.profile_name().empty()},
       {"profile", session.profile_name().empty() ? nlohmann::json() : nlohmann::json(session.profile_name())},
+      {"links_emulated", links.empty() ? nlohmann::json() : nlohmann::json(links)},
       {"prompt_tokens", request.stats.prompt_tokens},
       {"tokens", std::vector<Token>(begin, request.tokens.end())},
       {"text", answer.text},
@@ -89,11 +98,46 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Answe
       {"batches", engine.batches()},
       {"coordinator_seconds", engine.coordinator_seconds()},
       {"stage_utilisation", figures.stage_utilisation}};
+  if (session.profile() && !options.simulated()) j["stage_computing"] = figures.stage_computing;
+  if (options.compute == Compute::kStored)
+    j["stored"] = {{"asked", engine.lookups().asked}, {"missed", engine.lookups().missed}};
   for (const auto& [name, values] : request.method.policy->figures()) j[name] = values;
   if (answer.trial)
     j["trial"] = {{"plain_tokens_per_second", answer.trial->plain_rate()},
                   {"speculative_tokens_per_second", answer.trial->speculative_rate()}};
   return j;
+}
+
+Pace pace_of(const nlohmann::json& run) {
+  Pace pace;
+  const auto computing = run.find("stage_computing"), stored = run.find("stored");
+  if (computing != run.end())
+    for (const double share : *computing) pace.computing = std::max(share, pace.computing.value_or(0.0));
+  if (stored != run.end() && !stored->is_null()) {
+    pace.asked = (*stored)["asked"];
+    pace.missed = (*stored)["missed"];
+  }
+  return pace;
+}
+
+std::string Pace::text() const {
+  std::string text;
+  if (computing)
+    text += fmt::format("computing took at most {:.2f} of a stage's pace{}\n", *computing,
+                        *computing < kMostComputing ? "" : ", TOO MUCH for figures of that pace");
+  if (asked > 0)
+    text += fmt::format("stored answers: {} asked for, {} computed ({:.2f} %)\n", asked, missed,
+                        100.0 * static_cast<double>(missed) / static_cast<double>(asked));
+  return text;
+}
+
+Status Pace::check() const {
+  if (static_cast<double>(missed) <= kMostMissed * static_cast<double>(asked)) return {};
+  return runtime_error(
+      fmt::format("void: {} of {} answers were not stored, more than {:g} %; run it on --executor virtual --compute "
+                  "lazy with other "
+                  "seeds of the profile first, or again: what was missing of draft models is stored now",
+                  missed, asked, 100.0 * kMostMissed));
 }
 
 std::string summary(const Session& session, const Engine& engine, const Answer& answer) {
@@ -131,7 +175,10 @@ std::string details(const Session& session, const Engine& engine, const Answer& 
   if (answer.trial && answer.trial->plain_rate() > 0)
     text += fmt::format("; {} alone {} tok/s, plain decoding {}", answer.trial->method(),
                         speed(answer.trial->speculative_rate()), speed(answer.trial->plain_rate()));
-  return text;
+  if (const std::string links = emulated_links(session); !links.empty()) text += "; links emulated: " + links;
+  std::string pace = pace_of(to_json(session, engine, answer)).text();
+  if (!pace.empty()) pace.pop_back();
+  return pace.empty() ? text : text + "\n" + pace;
 }
 
 Status write_trace(const Session& session, const Engine& engine, const Answer& answer, const std::string& path) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "session/answer.h"
@@ -16,6 +17,22 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Answe
 std::string summary(const Session& session, const Engine& engine, const Answer& answer);
 // More of it: where and how it ran, and what its guesses met.
 std::string details(const Session& session, const Engine& engine, const Answer& answer);
+
+// The profile's links, if messages take their time by them, in words; empty: none are emulated.
+std::string emulated_links(const Session& session);
+
+// Where stages keep a pace: the largest share of it that one computed, and what was not stored of what should have
+// been. Figures count only while the first is below kMostComputing and no more than kMostMissed of the answers had to
+// be computed.
+inline constexpr double kMostComputing = 0.6, kMostMissed = 0.01;
+struct Pace {
+  std::optional<double> computing;  // none: there is no pace
+  uint64_t asked = 0, missed = 0;   // 0: nothing is stored
+  std::string text() const;         // a line for each
+  Status check() const;             // the error says that and why figures do not count
+};
+// By one run of `sluice run --json`.
+Pace pace_of(const nlohmann::json& run);
 
 // Writes the trace that --trace asked for; nothing if the path is empty.
 Status write_trace(const Session& session, const Engine& engine, const Answer& answer, const std::string& path);

@@ -85,7 +85,7 @@ Status run(const CLI::App& command, RunOptions options) {
   SLUICE_TRY_STATUS(write_trace(session, *engine, done, options.trace));
   if (!options.json) std::fprintf(stderr, "\n%s", closing(options, session, *engine, done).c_str());
   if (done.interrupted) return interrupted_error();
-  return {};
+  return pace_of(to_json(session, *engine, done)).check();
 }
 
 }  // namespace

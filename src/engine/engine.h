@@ -95,6 +95,7 @@ class Engine {
   std::optional<double> plain_rate_at_most() const;
   // CPU seconds that the coordinator itself has used, and the batches that it composed.
   double coordinator_seconds() const { return coordinator_seconds_; }
+  Lookups lookups() const;                        // of all models
   int64_t batches() const { return n_batches_; }  // of the target
   double now() const { return executor_->now(); }
   Exactness exactness() const { return executor_->exactness(); }

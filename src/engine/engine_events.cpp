@@ -39,6 +39,16 @@ Status Engine::handle(const Event& event) {
   return {};
 }
 
+Lookups Engine::lookups() const {
+  Lookups all;
+  for (const Lane& lane : lanes_)
+    for (const StageClock& stage : lane.traffic().stages()) {
+      all.asked += stage.lookups.asked;
+      all.missed += stage.lookups.missed;
+    }
+  return all;
+}
+
 Lane& Engine::lane_of(ModelId model) {
   SLUICE_CHECK(model.valid() && static_cast<size_t>(model.value) < lanes_.size(), "the model is one of this engine");
   return lanes_[static_cast<size_t>(model.value)];

@@ -22,6 +22,7 @@ RequestFigures figures_of(const Request& request, std::span<const StageClock> no
     const double busy = end[s].busy - begin[s].busy;
     const double batches = static_cast<double>(end[s].batches - begin[s].batches);
     figures.stage_utilisation.push_back(std::min(1.0, busy / figures.decode_seconds));
+    figures.stage_computing.push_back(busy > 0 ? (end[s].computed - begin[s].computed) / busy : 0.0);
     if (batches > 0) slowest = std::max(slowest, busy / batches);
   }
   // Without a cost model the time of the slowest stage is taken as measured, at whatever width it ran.

@@ -16,6 +16,7 @@ struct RequestFigures {
   double steps = 0;                         // K: decode time over the time of the slowest stage at width 1
   double equivalent_acceptance_length = 0;  // SPD eq. (4): n N / K
   std::vector<double> stage_utilisation;    // busy share while decoding
+  std::vector<double> stage_computing;      // of that, where stages keep a pace, the share that they computed
 };
 
 // now: the target's stages, of a request that has not ended. cost: of a simulated or paced clock, else null.

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "engine/policy.h"
+#include "wire/report.h"
 
 namespace sluice {
 
@@ -12,10 +13,16 @@ struct StageClock {
   double busy = 0;      // seconds
   int64_t batches = 0;  // of which rows were computed
   double lately = 0;    // seconds that it took for one, a running average
+  double computed = 0;  // of `busy`, if it keeps a pace
+  Lookups lookups;      // where results are kept by path
 
-  void worked(double seconds, bool on_rows) {
+  void worked(const StageReport& report) {
+    const double seconds = report.end - report.begin;
     busy += seconds;
-    if (!on_rows) return;
+    computed += report.computed;
+    lookups.asked += report.lookups.asked;
+    lookups.missed += report.lookups.missed;
+    if (report.rows_computed == 0) return;
     lately += std::max(policy::kNewestPass, 1.0 / static_cast<double>(++batches)) * (seconds - lately);
   }
 };

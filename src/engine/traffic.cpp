@@ -26,7 +26,7 @@ void Traffic::computed(const StageReport& report, double now) {
                "a report is of one of the model's stages");
   const double seconds = report.end - report.begin;
   const auto s = static_cast<size_t>(report.stage.value);
-  stages_[s].worked(seconds, report.rows_computed > 0);
+  stages_[s].worked(report);
   loads_[s].carried(report.received, report.rows_received);
   sum_up();
   const auto flight = std::lower_bound(flights_.begin(), flights_.end(), report.batch,

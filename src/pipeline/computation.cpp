@@ -128,6 +128,23 @@ class NoLayers final : public Computation {
   Exactness exactness() const override { return Exactness::kBitwise; }
 };
 
+class Zeros final : public Computation {
+ public:
+  explicit Zeros(int32_t d_model) : d_(static_cast<size_t>(d_model)) {}
+  void enter(const Batch&) override {}
+  int32_t run(Batch& batch) override {
+    batch.hidden.assign(batch.rows.size() * d_, 0.0f);
+    return static_cast<int32_t>(batch.rows.size());
+  }
+  void logits(const Batch&, std::span<const size_t>, std::span<float>) override {
+    SLUICE_CHECK(false, "logits of a stage that computes nothing");
+  }
+  Exactness exactness() const override { return Exactness::kBitwise; }
+
+ private:
+  size_t d_;
+};
+
 class HeadOfTarget final : public Computation {
  public:
   explicit HeadOfTarget(std::unique_ptr<HeadModule> head) : head_(std::move(head)) {}
@@ -157,6 +174,7 @@ std::unique_ptr<Computation> layers_of(std::unique_ptr<StageRunner> runner, Stag
 }
 std::unique_ptr<Computation> lazy_model(LazyRunner runner) { return std::make_unique<LazyModel>(std::move(runner)); }
 std::unique_ptr<Computation> no_layers() { return std::make_unique<NoLayers>(); }
+std::unique_ptr<Computation> zeros(int32_t d_model) { return std::make_unique<Zeros>(d_model); }
 std::unique_ptr<Computation> head_of(std::unique_ptr<HeadModule> head) {
   return std::make_unique<HeadOfTarget>(std::move(head));
 }

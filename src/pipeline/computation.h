@@ -56,6 +56,8 @@ std::unique_ptr<Computation> layers_of(std::unique_ptr<StageRunner> runner, Stag
 std::unique_ptr<Computation> lazy_model(LazyRunner runner);
 // A stage before the last of a lazy pipeline.
 std::unique_ptr<Computation> no_layers();
+// The same, which passes on zeros for states. d_model: of a row.
+std::unique_ptr<Computation> zeros(int32_t d_model);
 std::unique_ptr<Computation> head_of(std::unique_ptr<HeadModule> head);
 
 }  // namespace sluice

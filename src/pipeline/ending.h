@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "pipeline/computation.h"
@@ -24,6 +25,12 @@ class Ending {
   // Adds to `outcome` what comes of a batch, which `computation` has just run. Gives the number of rows whose logits
   // were needed.
   virtual int32_t conclude(const Batch& batch, Computation& computation, Outcome& outcome) = 0;
+
+  // Since it was last asked.
+  Lookups take_lookups() { return std::exchange(lookups_, {}); }
+
+ protected:
+  Lookups lookups_;
 };
 
 }  // namespace sluice

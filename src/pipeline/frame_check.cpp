@@ -63,7 +63,9 @@ const SamplingParams* sampling_of(const PathUpdate& update) {
 }  // namespace
 
 StageLimits StageLimits::of(const StageRecipe& recipe, const ModelFile& model) {
-  const bool takes_states = recipe.kind == StageRecipe::Kind::kLayers && !recipe.options.with_embedding;
+  using Kind = StageRecipe::Kind;
+  const bool follows = recipe.kind == Kind::kLayers ? !recipe.options.with_embedding : recipe.stage != StageId(0);
+  const bool takes_states = follows && recipe.kind != Kind::kNothing && recipe.kind != Kind::kLazy;
   return {.n_cells = recipe.options.n_cells,
           .max_rows = recipe.options.max_rows,
           .n_tokens = model.hparams().n_vocab,
@@ -88,6 +90,8 @@ Status FrameCheck::check(const Batch& batch) {
   if (batch.id <= newest_)
     return refuse("batch " + std::to_string(batch.id.value) + " after " + std::to_string(newest_.value));
   newest_ = batch.id;
+  if (!(batch.after >= 0.0) || !std::isfinite(batch.after))
+    return refuse("a batch " + std::to_string(batch.after) + " s after the one before");
   SLUICE_TRY_STATUS(check_within("the number of rows", std::ssize(batch.rows), int64_t{limits_.max_rows} + 1));
   if (batch.hidden.size() != n_rows * static_cast<size_t>(limits_.d_state))
     return refuse(std::to_string(batch.hidden.size()) + " numbers as the states of " + std::to_string(n_rows) +
@@ -240,7 +244,7 @@ Status ReportCheck::check(const StageReport& report) {
   if (report.stage != recipe_.stage) return refuse("the report of stage " + std::to_string(report.stage.value));
   if (!std::isfinite(report.begin) || !(report.end >= report.begin) || !std::isfinite(report.end))
     return refuse("a pass from " + std::to_string(report.begin) + " to " + std::to_string(report.end) + " s");
-  for (const double seconds : {report.waited, report.received})
+  for (const double seconds : {report.waited, report.received, report.computed})
     if (!(seconds >= 0.0) || !std::isfinite(seconds)) return refuse("a link of " + std::to_string(seconds) + " s");
   SLUICE_TRY_STATUS(
       check_turn("the report", report.batch, to_report_.empty() ? std::nullopt : std::optional(to_report_.front().id)));

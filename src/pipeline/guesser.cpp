@@ -47,7 +47,10 @@ std::vector<TopLogits> Guesser::tops(const Batch& batch, std::span<const size_t>
   std::vector<size_t> unknown, places;
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto path = key(rows[i]);
-    if (const TopLogits* known = path ? memo_->find_top(*path) : nullptr) {
+    const TopLogits* known = path ? memo_->find_top(*path) : nullptr;
+    lookups_.asked += path.has_value();
+    lookups_.missed += path && known == nullptr;
+    if (known != nullptr) {
       tops[i] = *known;
     } else {
       unknown.push_back(rows[i]);

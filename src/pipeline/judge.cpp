@@ -72,7 +72,10 @@ std::vector<Accepted> Judge::accept(const Batch& batch, std::span<const size_t> 
     const Row& row = batch.rows[alive[i]];
     if (const auto path = computation.key(row); path && draws_of(batch, alive[i]) == nullptr)
       keys[i] = path->with(verifier_.sampling(row.sequence));
-    if (const Draw* draw = keys[i] ? memo_->find_draw(*keys[i]) : nullptr) {
+    const Draw* draw = keys[i] ? memo_->find_draw(*keys[i]) : nullptr;
+    lookups_.asked += keys[i].has_value();
+    lookups_.missed += keys[i] && draw == nullptr;
+    if (draw != nullptr) {
       verdicts[i] = verifier_.accept(row, *draw);
     } else {
       open.push_back(i);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <span>
+#include <utility>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -66,14 +67,31 @@ PathKey PathKey::with(const SamplingParams& s) const {
   return key;
 }
 
+Memo::Memo(Memo&& other) noexcept
+    : draws_(std::move(other.draws_)), tops_(std::move(other.tops_)), changed_(other.changed_) {}
+
 const Draw* Memo::find_draw(PathKey key) const {
+  const std::lock_guard lock(mutex_);
   const auto at = draws_.find(key);
   return at == draws_.end() ? nullptr : &at->second;
 }
 
 const TopLogits* Memo::find_top(PathKey key) const {
+  const std::lock_guard lock(mutex_);
   const auto at = tops_.find(key);
   return at == tops_.end() ? nullptr : &at->second;
+}
+
+void Memo::keep(PathKey key, const Draw& draw) {
+  const std::lock_guard lock(mutex_);
+  draws_.insert_or_assign(key, draw);
+  changed_ = true;
+}
+
+void Memo::keep(PathKey key, TopLogits top) {
+  const std::lock_guard lock(mutex_);
+  tops_.insert_or_assign(key, std::move(top));
+  changed_ = true;
 }
 
 Status Memo::load(const std::string& path) {
@@ -105,12 +123,14 @@ Status Memo::load(const std::string& path) {
   const uint64_t sum = in.sum.value();
   uint64_t expected = 0;
   if (!in.get(expected) || expected != sum || in.file.peek() != std::ifstream::traits_type::eof()) return damaged();
+  const std::lock_guard lock(mutex_);
   draws_.merge(read.draws_);
   tops_.merge(read.tops_);
   return {};
 }
 
 Status Memo::save(const std::string& path) {
+  const std::lock_guard lock(mutex_);
   if (!changed_) return {};
   WholeFile file(path);
   Writer out{.file = file.stream(), .sum = {}};

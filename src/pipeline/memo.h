@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 
@@ -23,19 +24,17 @@ struct PathKey {
   PathKey with(const SamplingParams& sampling) const;
 };
 
-// Thread safety: none; a simulated clock has one thread.
+// Thread safety: any thread, but for moves.
 class Memo {
  public:
+  Memo() = default;
+  Memo(Memo&& other) noexcept;
+
+  // What they give stays until the same key is kept anew, which who computes it alone does.
   const Draw* find_draw(PathKey key) const;
   const TopLogits* find_top(PathKey key) const;
-  void keep(PathKey key, const Draw& draw) {
-    draws_.insert_or_assign(key, draw);
-    changed_ = true;
-  }
-  void keep(PathKey key, TopLogits top) {
-    tops_.insert_or_assign(key, std::move(top));
-    changed_ = true;
-  }
+  void keep(PathKey key, const Draw& draw);
+  void keep(PathKey key, TopLogits top);
 
   // Adds what a file holds, if there is one. Errors (kInput): it is no such file, or damaged; then
   // nothing has been added.
@@ -48,6 +47,7 @@ class Memo {
   struct Hash {
     size_t operator()(const PathKey& key) const { return key.low; }
   };
+  mutable std::mutex mutex_;  // guards what follows
   std::unordered_map<PathKey, Draw, Hash> draws_;
   std::unordered_map<PathKey, TopLogits, Hash> tops_;
   bool changed_ = false;  // since it was loaded or saved

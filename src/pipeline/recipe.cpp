@@ -42,7 +42,9 @@ std::unique_ptr<Ending> ending_of(const StageRecipe& recipe, const ModelFile& mo
 // What the runner does not check.
 Status check(const StageRecipe& recipe) {
   constexpr int32_t kMostGuesses = 64;  // in a row
-  const bool ends_well = !recipe.last || (recipe.options.with_head && recipe.kind != StageRecipe::Kind::kNothing);
+  using Kind = StageRecipe::Kind;
+  const bool computes_nothing = recipe.kind == Kind::kNothing || recipe.kind == Kind::kZeros;
+  const bool ends_well = !recipe.last || (recipe.options.with_head && !computes_nothing);
   const bool guesses_well = recipe.guesses >= 1 && recipe.guesses <= kMostGuesses;
   const bool not_negative = recipe.stage.valid() && recipe.candidates >= 0 && recipe.guessable >= 0;
   if (ends_well && guesses_well && not_negative) return {};
@@ -80,7 +82,8 @@ std::vector<StageRecipe> recipes_for(const ModelFile& model, const PipelineOptio
     StageRecipe& recipe = recipes[s];
     recipe.stage = StageId(static_cast<int32_t>(s));
     recipe.last = s + 1 == recipes.size();
-    if (lazy) recipe.kind = recipe.last ? StageRecipe::Kind::kLazy : StageRecipe::Kind::kNothing;
+    if (lazy && !options.stored) recipe.kind = recipe.last ? StageRecipe::Kind::kLazy : StageRecipe::Kind::kNothing;
+    if (lazy && options.stored) recipe.kind = recipe.last ? StageRecipe::Kind::kStored : StageRecipe::Kind::kZeros;
     recipe.options.range = lazy ? LayerRange{0, model.hparams().n_layers} : options.cuts[s];
     recipe.options.with_embedding = recipe.options.range.first == 0;
     recipe.options.with_head = recipe.last;
@@ -114,6 +117,10 @@ Result<Worker> make_worker(const StageRecipe& recipe, const ModelFile& model, st
       computation = layers_of(std::move(runner), recipe.stage, d_model);
       break;
     }
+    case Kind::kZeros:
+      computation = zeros(d_model);
+      break;
+    case Kind::kStored:
     case Kind::kLazy: {
       SLUICE_TRY(auto runner, make_stage_runner(model, recipe.options));
       SLUICE_TRY(const PathKey key, paths_of(model, recipe.options.kv));
@@ -145,16 +152,18 @@ Result<Worker> make_worker(const StageRecipe& recipe, const HeadFile& head) {
 
 namespace {
 
-template <class File>
-Result<Stage> make_stage_of(const StageRecipe& recipe, const File& file) {
+template <class File, class... Memos>
+Result<Stage> make_stage_of(const StageRecipe& recipe, const File& file, Memos... memo) {
   SLUICE_TRY_STATUS(check_identity(recipe, file));
-  SLUICE_TRY(Worker worker, make_worker(recipe, file));
+  SLUICE_TRY(Worker worker, make_worker(recipe, file, std::move(memo)...));
   return Stage{std::move(worker), FrameCheck(StageLimits::of(recipe, file))};
 }
 
 }  // namespace
 
-Result<Stage> make_stage(const StageRecipe& recipe, const ModelFile& model) { return make_stage_of(recipe, model); }
+Result<Stage> make_stage(const StageRecipe& recipe, const ModelFile& model, std::shared_ptr<Memo> memo) {
+  return make_stage_of(recipe, model, std::move(memo));
+}
 
 Result<Stage> make_stage(const StageRecipe& recipe) {
   const auto& [path, target_path, identity] = recipe.files;

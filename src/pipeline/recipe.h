@@ -24,6 +24,7 @@ struct PipelineOptions {
   int64_t journal = 0;  // bytes of states that each keeps; 0: it keeps no journal
   // Lazy if there is a memo. Several models may share one.
   std::shared_ptr<Memo> memo;
+  bool stored = false;  // if lazy: stages in other processes, and messages between them of true size
   // 0: the target. Else a draft model that gives so many candidates a row, of tokens below `guessable`.
   int32_t candidates = 0, guessable = 0;
   // Of the target: the layers whose states go to heads, from the stages that compute them. REQUIRES: not lazy.
@@ -46,8 +47,9 @@ struct Stage {
   Worker worker;
   FrameCheck frames;
 };
-// `model` is the one that the recipe names, opened already. Errors (kInput): it is another one than was meant.
-Result<Stage> make_stage(const StageRecipe& recipe, const ModelFile& model);
+// `model` is the one that the recipe names, opened already; `memo` is for what is lazy or stored. Errors (kInput): it
+// is another one than was meant.
+Result<Stage> make_stage(const StageRecipe& recipe, const ModelFile& model, std::shared_ptr<Memo> memo = nullptr);
 // Opens the files that the recipe names. Errors (kInput) name a file that is missing, or another one than was meant.
 Result<Stage> make_stage(const StageRecipe& recipe);
 

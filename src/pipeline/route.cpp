@@ -7,7 +7,13 @@ namespace sluice {
 void route(Worker::Done done, ModelId model, StageId stage, bool last, double begin, double end, Links& links) {
   if (done.taps) links.tap(std::move(*done.taps));
   // Before the outcome: who decides what comes next must know that the stage is free.
-  links.report({stage, done.onward.id, begin, end, static_cast<uint16_t>(done.rows_computed), model});
+  links.report({.stage = stage,
+                .batch = done.onward.id,
+                .begin = begin,
+                .end = end,
+                .rows_computed = static_cast<uint16_t>(done.rows_computed),
+                .model = model,
+                .lookups = done.lookups});
   if (last) {
     done.outcome.model = model;
     links.conclude(std::move(done.outcome));

@@ -23,6 +23,7 @@ int64_t bytes_of_cell(const HyperParameters& h, KvType kv, int32_t n_stages) {
 }
 
 int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
+  if (recipe.kind == StageRecipe::Kind::kNothing || recipe.kind == StageRecipe::Kind::kZeros) return 0;
   const StageOptions& options = recipe.options;
   uint64_t weights = 0;
   for (int32_t l = options.range.first; l < options.range.last; ++l) weights += model.layer_bytes(l);

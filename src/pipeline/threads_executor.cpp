@@ -196,9 +196,9 @@ class ThreadsExecutor final : public Executor {
     Queues(ThreadsExecutor& executor, Model& model, size_t stage) : executor_(executor), model_(model), stage_(stage) {}
 
     // What is sent from now on is sent at this time, and comes of a batch that came like this.
-    void set_now(Clock::time_point now, double waited, const SentBatch& sent) {
+    void set_now(Clock::time_point now, double waited, double computed, const SentBatch& sent) {
       now_ = now;
-      came_ = {.waited = waited, .received = sent.occupied, .rows_received = sent.rows};
+      came_ = {.waited = waited, .received = sent.occupied, .rows_received = sent.rows, .computed = computed};
     }
 
     void pass_on(Batch batch) override {
@@ -214,6 +214,7 @@ class ThreadsExecutor final : public Executor {
       report.waited = came_.waited;
       report.received = came_.received;
       report.rows_received = came_.rows_received;
+      report.computed = came_.computed;
       executor_.events_.push(report, executor_.send(model_.links.reports[stage_], CostModel::kMessageBytes, now_));
     }
     void conclude(Outcome outcome) override {
@@ -243,7 +244,7 @@ class ThreadsExecutor final : public Executor {
       const double now = executor_.now(), seconds = report.end - report.begin;
       double& free = free_since_[report.stage];
       report.begin = std::max(free, now - seconds);
-      report.end = free = std::max(now, report.begin);
+      report.end = free = report.begin + seconds;  // the word of the one before may have been longer on its way
       executor_.events_.push(report, Clock::now());
     }
     void conclude(Outcome outcome) override { executor_.events_.push(std::move(outcome), Clock::now()); }
@@ -281,12 +282,14 @@ class ThreadsExecutor final : public Executor {
       const auto begin = Clock::now();
       take_amendments(model.stages[s], worker);
       Worker::Done done = worker.process(std::move(sent.batch));
+      const auto computed = Clock::now();
       if (model.pacing)
         std::this_thread::sleep_until(
             begin + delay_of(model.pacing->stage_seconds(worker.stage(), done.rows_computed, done.head_rows)));
       const auto end = Clock::now();
       turn.unlock();
-      queues.set_now(end, std::chrono::duration<double>(begin - sent.arrival).count(), sent);
+      queues.set_now(end, since_start(begin) - since_start(sent.arrival), since_start(computed) - since_start(begin),
+                     sent);
       route(std::move(done), model.id, worker.stage(), s + 1 == model.stages.size(), since_start(begin),
             since_start(end), queues);
     }

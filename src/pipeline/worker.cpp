@@ -40,6 +40,7 @@ Worker::Done Worker::process(Batch batch) {
   if (ending_) {
     done.outcome.batch = batch.id;
     done.head_rows = ending_->conclude(batch, *computation_, done.outcome);
+    done.lookups = ending_->take_lookups();
   }
   done.onward = std::move(batch);
   return done;

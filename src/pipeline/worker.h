@@ -26,6 +26,7 @@ class Worker {
     std::optional<Taps> taps;   // for the heads
     int32_t rows_computed = 0;  // those that the journal knew are not among them; when lazy: that would have been
     int32_t head_rows = 0;
+    Lookups lookups;  // where it is kept by path
   };
   // Batches come in FIFO order.
   Done process(Batch batch);

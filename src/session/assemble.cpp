@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
@@ -51,8 +50,10 @@ class Assembler {
                          ": draft_on can't be kept to with --hosts, where drafts run beside the coordinator: leave it "
                          "out, or give --stages");
     options.threads = parts_.host_threads;
+    options.stored = parts_.memo != nullptr;
     SLUICE_TRY(RemotePlan plan, remote_plan(*parts_.model, parts_.hosts, options));
-    plan.pace = parts_.profile ? parts_.profile->to_json().dump() : "";
+    plan.cost = engine_.cost;
+    if (parts_.memo) plan.memo = std::filesystem::absolute(parts_.memo_file).string();
     if (parts_.head != nullptr) {
       StageRecipe head = recipe_for(*parts_.head, options, parts_.head_guesses);
       head.options.max_rows = options.max_rows;
@@ -72,8 +73,9 @@ class Assembler {
                     .recipes = recipes_for(model, options),
                     .n_tokens = parts_.model->hparams().n_vocab,
                     .taps = {},
-                    .pace = {},
+                    .cost = {},
                     .cuts = options.cuts,
+                    .memo = {},
                     .model = &model,
                     .on_sent = parts_.on_weights_sent,
                     .alike = foreign_product(model),
@@ -115,8 +117,8 @@ class Assembler {
     options.threads = parts_.host_threads;
     SLUICE_TRY(RemotePlan plan, remote_plan(draft, std::span(&parts_.draft_hosts[i], 1), options));
     if (parts_.profile) {
-      SLUICE_TRY(const Profile pace, parts_.profile->for_draft(i, parts_.drafts.size()));
-      plan.pace = pace.to_json().dump();
+      SLUICE_TRY(auto costs, parts_.profile->for_draft(i, parts_.drafts.size()));
+      plan.cost.emplace(std::move(costs), options.cuts, draft.hparams().d_model);
     }
     return add_remote(std::move(plan));
   }

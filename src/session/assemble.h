@@ -36,7 +36,8 @@ struct Parts {
   std::optional<Profile> profile;                           // the costs of a simulated clock, the pace of the real one
   Jitter jitter;                                            // of the simulated clock
   Faults faults;                                            // likewise
-  std::shared_ptr<Memo> memo;                               // lazy if there is one
+  std::shared_ptr<Memo> memo;                               // lazy if there is one, stored on the real clock
+  std::string memo_file;                                    // the same, on the last stage\'s host
   KvType kv = KvType::kF16;
   int32_t threads = 1;        // a stage
   int32_t n_draft_cells = 0;  // of each draft model and head

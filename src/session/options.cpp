@@ -50,12 +50,18 @@ Status check_hosts(const SessionOptions& options) {
 
 Status check(const SessionOptions& options) {
   SLUICE_TRY_STATUS(check_hosts(options));
-  if (options.lazy() && !options.simulated())
+  if (options.compute == Compute::kLazy && !options.simulated())
     return input_error("--compute lazy works only on a simulated clock: add --executor virtual");
-  if (!options.memo.empty() && !options.lazy()) return input_error("--memo keeps the results of --compute lazy");
+  const bool can_be_stored = !options.simulated() && !options.profile.empty() && !options.memo.empty();
+  if (options.compute == Compute::kStored && !can_be_stored)
+    return input_error(
+        "--compute stored is for stages that keep a pace, on the real clock: it needs --profile and "
+        "--memo, a file that --executor virtual --compute lazy has filled");
+  if (!options.memo.empty() && !options.lazy())
+    return input_error("--memo keeps the results of --compute lazy, for stored too");
   SLUICE_TRY_STATUS(check(options.request.method_options));
   if (!options.heads.empty() && options.lazy())
-    return input_error("--compute lazy computes no hidden states, which --head reads: leave it out");
+    return input_error("--compute lazy and stored compute no hidden states, which --head reads: leave it out");
   if (options.drafts.size() > policy::kMostDrafts)
     return input_error("--draft was given " + std::to_string(options.drafts.size()) +
                        " times; a hierarchy has at most " + std::to_string(policy::kMostDrafts) + " draft models");

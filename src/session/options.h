@@ -24,8 +24,9 @@ inline constexpr Choice<ExecutorKind> kExecutors[] = {{"threads", ExecutorKind::
                                                       {"mpi", ExecutorKind::kMpi},
                                                       {"virtual", ExecutorKind::kVirtual}};
 
-enum class Compute : uint8_t { kFull, kLazy };
-inline constexpr Choice<Compute> kComputes[] = {{"full", Compute::kFull}, {"lazy", Compute::kLazy}};
+enum class Compute : uint8_t { kFull, kLazy, kStored };
+inline constexpr Choice<Compute> kComputes[] = {
+    {"full", Compute::kFull}, {"lazy", Compute::kLazy}, {"stored", Compute::kStored}};
 
 inline constexpr Choice<KvType> kKvTypes[] = {{"f16", KvType::kF16}, {"f32", KvType::kF32}};
 
@@ -65,7 +66,7 @@ struct SessionOptions {
   double patience = policy::kPatience;   // seconds that a silent host is given
   std::string profile;                   // empty: `uniform` when simulated, else not paced
   Compute compute = Compute::kFull;
-  std::string memo;     // a file that keeps what lazy runs computed; empty: none
+  std::string memo;     // a file that keeps what lazy runs computed, for stored ones too; empty: none
   int32_t context = 0;  // 0: the model's, at most policy::kDefaultContext
   KvType kv = KvType::kF16;
   int32_t threads = 0;  // a stage; 0: the machine's cores shared by the stages
@@ -83,7 +84,7 @@ struct SessionOptions {
   bool stages_asked_for() const { return stages != 1 || !cuts.empty() || !hosts.empty(); }
   bool hosts_say_layers() const { return !hosts.empty() && hosts.front().layers > 0; }
   bool simulated() const { return executor == ExecutorKind::kVirtual; }
-  bool lazy() const { return compute == Compute::kLazy; }
+  bool lazy() const { return compute != Compute::kFull; }  // or stored: what is needed of it is computed so
   bool same_tokens() const { return request.sampling.rule == Rule::kMatch; }  // whatever the method
 };
 

@@ -53,6 +53,10 @@ Result<Session> Session::open(const SessionOptions& options, Heads heads, const 
   }
   if (options.lazy()) {
     session.memo_ = std::make_shared<Memo>();
+    std::error_code error;
+    if (options.compute == Compute::kStored && !std::filesystem::exists(options.memo, error))
+      return input_error("--memo " + options.memo +
+                         ": there is no such file: fill it by --executor virtual --compute lazy, the same otherwise");
     if (!options.memo.empty()) SLUICE_TRY_STATUS(session.memo_->load(options.memo));
   }
   SLUICE_TRY(session.cuts_, choose_cuts(*session.model_, session.options_, session.profile_));
@@ -225,6 +229,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
               .host_threads = asked_threads_,
               .profile = profile_,
               .memo = memo_,
+              .memo_file = options_.memo,
               .kv = options_.kv,
               .threads = options_.threads,
               .n_draft_cells = engine.n_cells + policy::kDraftedAhead,

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <future>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "transport/emulated_link.h"
 #include "wire/codec.h"
 
 namespace sluice {
@@ -63,7 +65,15 @@ tl::expected<void, Loss> Generation::open(double connect) {
                       [weak = weak_from_this()](const Error& error) {
                         if (const auto self = weak.lock()) self->fail(0, error);
                       }});
+  lay_ways();
   return {};
+}
+
+void Generation::lay_ways() {
+  const size_t n = control_.size();
+  const PipelineLinks links = plan_.cost ? PipelineLinks(*plan_.cost, plan_.id, n) : PipelineLinks(n);
+  batches_ = over_link(first_, links.edges.front());
+  for (size_t s = 0; s < n; ++s) amendments_.push_back(over_link(control_[s], links.to_stages[s]));
 }
 
 Hello Generation::hello(size_t stage, Hello::Role role) const {
@@ -104,8 +114,9 @@ tl::expected<void, Loss> Generation::set_up_all() {
                      .recipe = plan_.recipes[s],
                      .next = {},
                      .patience = plan_.patience,
-                     .pace = plan_.pace,
+                     .pace = plan_.cost ? plan_.cost->profile().to_json().dump() : "",
                      .cuts = plan_.cuts,
+                     .memo = plan_.recipes[s].last ? plan_.memo : "",
                      .replaces = former_.has_value()};
     if (s + 1 < control_.size()) setup.next = hosts_[s + 1].text();
     if (const Status sent = control_[s]->send(setup, Priority::kUrgent); !sent) fail(s, sent.error());
@@ -166,12 +177,14 @@ void Generation::submit(const Batch& batch) {
     if (!has_work(0)) paces_.front().since = Clock::now();
     ++submitted_;
   }
-  if (const Status sent = first_->send(batch, Priority::kBulk); !sent) fail(0, sent.error());
+  Batch stamped = batch;
+  stamped.after = sent_.lap();
+  if (const Status sent = batches_->send(std::move(stamped), Priority::kBulk); !sent) fail(0, sent.error());
 }
 
 void Generation::amend(const Amendment& amendment) {
-  for (size_t s = 0; s < control_.size(); ++s)
-    if (const Status sent = control_[s]->send(amendment, Priority::kUrgent); !sent) fail(s, sent.error());
+  for (size_t s = 0; s < amendments_.size(); ++s)
+    if (const Status sent = amendments_[s]->send(amendment, Priority::kUrgent); !sent) fail(s, sent.error());
 }
 
 // Batches have come to the stage that it has not reported.

@@ -11,6 +11,7 @@
 
 #include "pipeline/frame_check.h"
 #include "pipeline/route.h"
+#include "transport/link_meter.h"
 #include "transport/network.h"
 #include "transport/remote_pipeline.h"
 #include "transport/weight_server.h"
@@ -67,6 +68,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     double lately = 0.0;        // seconds of a pass, a running average; 0: unknown
   };
 
+  void lay_ways();
   Hello hello(size_t stage, Hello::Role role) const;
   ConnectionOptions connection_options(double connect) const;
   tl::expected<void, Loss> reach_all(double connect);
@@ -95,7 +97,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const std::optional<Exactness> former_;
   const uint64_t epoch_;
   std::vector<std::shared_ptr<Connection>> control_;  // by stage
-  std::shared_ptr<Connection> first_;                 // that batches go by
+  std::shared_ptr<Connection> first_;                 // for batches
+  // The ways that messages go, by these; each has a link of its own if links are emulated.
+  std::shared_ptr<Connection> batches_;
+  std::vector<std::shared_ptr<Connection>> amendments_;  // by stage
+  Stopwatch sent_;                                       // batches
   Exactness exactness_ = Exactness::kNone;
 
   std::mutex mutex_;  // guards what follows, and is held while `links_` is told

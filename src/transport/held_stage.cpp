@@ -2,17 +2,41 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <thread>
 #include <utility>
 
 #include "compute/foreign_products.h"
 #include "pipeline/delayed_queue.h"
 #include "pipeline/stage_memory.h"
+#include "transport/emulated_link.h"
 #include "transport/weight_fetch.h"
 #include "transport/weights.h"
 #include "wire/codec.h"
 
 namespace sluice {
+
+namespace {
+
+// What is stored takes no time of its own.
+bool can_be_held(const StageSetup& setup) {
+  using Kind = StageRecipe::Kind;
+  const Kind kind = setup.recipe.kind;
+  return kind == Kind::kLayers || ((kind == Kind::kZeros || kind == Kind::kStored) && !setup.pace.empty());
+}
+
+// What the last stage of a model draws from whose answers are stored; else null.
+Result<std::shared_ptr<Memo>> open_memo(const StageRecipe& recipe, const std::string& file) {
+  if (recipe.kind != StageRecipe::Kind::kStored) return nullptr;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error))
+    return input_error("it has no memo " + file + ": copy the coordinator's there");
+  auto memo = std::make_shared<Memo>();
+  SLUICE_TRY_STATUS(memo->load(file));
+  return memo;
+}
+
+}  // namespace
 
 void FrameQueue::push(Frame frame) {
   {
@@ -107,7 +131,9 @@ void HeldStage::run() {
   if (next_) next_->close();
   if (bytes_ > 0) means_.say(what_ + ": handed back");
   end();
-  if (made_ && sound_) {
+  ways_ = {};
+  // What is stored opens its memo anew: that may hold more by then.
+  if (made_ && sound_ && made_->recipe.kind == StageRecipe::Kind::kLayers) {
     made_->bytes = bytes_.exchange(0);
     means_.keep(std::move(*made_));
   }
@@ -121,6 +147,7 @@ Status HeldStage::serve() {
   if (hello_.role == Hello::Role::kSpare) return stand_by(*setup);
   SLUICE_TRY_STATUS(make(*setup));
   SLUICE_TRY_STATUS(reach_next(*setup));
+  lay_ways(setup->cuts.size());
   SLUICE_TRY_STATUS(control_->send(StageReady{.exactness = static_cast<uint8_t>(made_->stage.worker.exactness()),
                                               .instructions = ggml_instructions(),
                                               .bytes = static_cast<uint64_t>(bytes_)},
@@ -139,8 +166,8 @@ Result<std::optional<StageSetup>> HeldStage::next_setup() {
   SLUICE_TRY(auto message, decode(frame->bytes()));
   auto* setup = std::get_if<StageSetup>(&message);
   const bool good = setup != nullptr && setup->recipe.stage == hello_.stage &&
-                    setup->recipe.kind == StageRecipe::Kind::kLayers && setup->recipe.files.target.empty() &&
-                    setup->model.valid() && setup->patience > 0 && setup->recipe.last == setup->next.empty();
+                    (can_be_held(*setup) || hello_.role == Hello::Role::kSpare) && setup->model.valid() &&
+                    setup->patience > 0 && setup->recipe.last == setup->next.empty();
   if (!good) return runtime_error("it was sent what is no recipe of a stage; do all hosts run the same release?");
   return std::move(*setup);
 }
@@ -175,7 +202,7 @@ Status HeldStage::make(const StageSetup& setup) {
   if (made_) {
     bytes_ = made_->bytes;
   } else {
-    SLUICE_TRY(made_, made_of(recipe));
+    SLUICE_TRY(made_, made_of(recipe, setup.memo));
     keep_journal();
   }
   if (Journal* const journal = made_->stage.worker.journal(); journal != nullptr)
@@ -189,14 +216,15 @@ Status HeldStage::make(const StageSetup& setup) {
   return {};
 }
 
-Result<MadeStage> HeldStage::made_of(const StageRecipe& recipe) {
+Result<MadeStage> HeldStage::made_of(const StageRecipe& recipe, const std::string& memo_file) {
   SLUICE_TRY(const ModelFile model, model_of(recipe));
   const LayerRange range = recipe.options.range;
   if (range.first < 0 || range.first > range.last || range.last > model.hparams().n_layers ||
       recipe.options.n_cells < 1)
     return runtime_error("it was sent a recipe of layers that the model does not have");
   SLUICE_TRY_STATUS(set_aside(bytes_of_stage(recipe, model)));
-  SLUICE_TRY(Stage stage, make_stage(recipe, model));
+  SLUICE_TRY(auto memo, open_memo(recipe, memo_file));
+  SLUICE_TRY(Stage stage, make_stage(recipe, model, std::move(memo)));
   return MadeStage{.recipe = recipe,
                    .stage = std::move(stage),
                    .bytes = bytes_,
@@ -234,7 +262,8 @@ void HeldStage::keep_journal() {
   const StageOptions& options = made_->recipe.options;
   const int64_t most = made_->recipe.last ? 0 : Journal::bytes_of(options.n_cells, made_->d_model);
   const int64_t bytes = std::min(means_.journal, most);
-  if (means_.journal == 0 || !means_.reserve_if_free(bytes)) return;
+  const bool computes = made_->recipe.kind == StageRecipe::Kind::kLayers;
+  if (!computes || means_.journal == 0 || !means_.reserve_if_free(bytes)) return;
   bytes_ += bytes;
   made_->stage.worker.keep_journal(bytes);
 }
@@ -244,6 +273,7 @@ Status HeldStage::keep_pace(const StageSetup& setup, int32_t d_model) {
   SLUICE_TRY(Profile profile, Profile::parse(setup.pace, "the coordinator's profile"));
   if (static_cast<size_t>(setup.recipe.stage.value) >= setup.cuts.size())
     return runtime_error("it was sent a profile without its cuts");
+  SLUICE_TRY_STATUS(profile.check_stages(setup.cuts.size()));
   pace_.emplace(std::move(profile), setup.cuts, d_model);
   return {};
 }
@@ -273,6 +303,17 @@ Status HeldStage::reach_next(const StageSetup& setup) {
   return {};
 }
 
+void HeldStage::lay_ways(size_t n_stages) {
+  ways_ = {.onward = next_, .taps = control_, .reports = control_, .outcomes = control_};
+  if (!pace_) return;
+  const PipelineLinks links(*pace_, model_, n_stages);
+  const auto s = static_cast<size_t>(hello_.stage.value);
+  if (next_) ways_.onward = over_link(next_, links.edges[s + 1]);
+  ways_.taps = over_link(control_, links.taps[s]);
+  ways_.reports = over_link(control_, links.reports[s]);
+  ways_.outcomes = over_link(control_, links.edges.back());
+}
+
 Status HeldStage::process(const Frame& frame) {
   Stage& stage = made_->stage;
   SLUICE_TRY(auto message, decode(frame.bytes()));
@@ -284,8 +325,12 @@ Status HeldStage::process(const Frame& frame) {
   const auto begin = std::chrono::steady_clock::now();
   waited_ = std::chrono::duration<double>(begin - frame.came()).count();
   rows_received_ = static_cast<uint16_t>(batch->rows.size());
+  const auto bytes = static_cast<double>(frame.bytes().size());
+  link_.saw(bytes, batch->after, seconds_to(frame.came()));
+  received_ = link_.seconds_per_byte() * bytes;
   Worker::Done done = stage.worker.process(std::move(*batch));
   sound_ = true;
+  computed_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (pace_) {
     const double seconds = pace_->stage_seconds(stage.worker.stage(), done.rows_computed, done.head_rows);
     batches_.wait_until(begin + delay_of(seconds));
@@ -312,14 +357,19 @@ double HeldStage::seconds_to(std::chrono::steady_clock::time_point time) const {
   return std::chrono::duration<double>(time - start_).count();
 }
 
-void HeldStage::pass_on(Batch batch) { send(*next_, std::move(batch), Priority::kBulk); }
-void HeldStage::tap(Taps taps) { send(*control_, std::move(taps), Priority::kBulk); }
+void HeldStage::pass_on(Batch batch) {
+  batch.after = passed_on_.lap();
+  send(*ways_.onward, std::move(batch), Priority::kBulk);
+}
+void HeldStage::tap(Taps taps) { send(*ways_.taps, std::move(taps), Priority::kBulk); }
 void HeldStage::report(StageReport report) {
   report.waited = waited_;
+  report.received = received_;
   report.rows_received = rows_received_;
-  send(*control_, report, Priority::kUrgent);
+  report.computed = computed_;
+  send(*ways_.reports, report, Priority::kUrgent);
 }
-void HeldStage::conclude(Outcome outcome) { send(*control_, std::move(outcome), Priority::kUrgent); }
+void HeldStage::conclude(Outcome outcome) { send(*ways_.outcomes, std::move(outcome), Priority::kUrgent); }
 
 void HeldStage::send(Connection& to, const Message& message, Priority priority) {
   if (const Status sent = to.send(message, priority); !sent && !broken_) broken_ = sent.error();

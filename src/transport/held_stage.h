@@ -18,6 +18,7 @@
 #include "pipeline/recipe.h"
 #include "pipeline/route.h"
 #include "transport/kept_stages.h"
+#include "transport/link_meter.h"
 #include "transport/network.h"
 #include "transport/weight_store.h"
 #include "wire/hello.h"
@@ -81,13 +82,14 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   Status serve();
   Result<std::optional<StageSetup>> next_setup();
   Status make(const StageSetup& setup);
-  Result<MadeStage> made_of(const StageRecipe& recipe);
+  Result<MadeStage> made_of(const StageRecipe& recipe, const std::string& memo);
   Status stand_by(const StageSetup& setup);
   Result<ModelFile> model_of(const StageRecipe& recipe);
   Status set_aside(int64_t bytes);
   void keep_journal();
   Status keep_pace(const StageSetup& setup, int32_t d_model);
   Status reach_next(const StageSetup& setup);
+  void lay_ways(size_t n_stages);
   Status process(const Frame& frame);
   Status take_amendments();
   double seconds_to(std::chrono::steady_clock::time_point time) const;
@@ -103,9 +105,14 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const std::shared_ptr<Connection> control_;
   FrameQueue from_coordinator_, batches_;
-  std::shared_ptr<Connection> next_;  // of the stage's thread
   std::unique_ptr<FileLock> in_use_;  // weights that were fetched
-  std::string what_;                  // it is, for people
+  std::shared_ptr<Connection> next_;  // of the stage's thread, as what follows
+  // The ways that messages go, by `next_` and `control_`; each has a link of its own if links are emulated.
+  struct Ways {
+    std::shared_ptr<Connection> onward, taps, reports, outcomes;
+  };
+  Ways ways_;
+  std::string what_;  // it is, for people
   ModelId model_ = kTarget;
   std::optional<MadeStage> made_;
   bool sound_ = true;  // nothing has gone wrong within it
@@ -114,6 +121,10 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   std::optional<Error> broken_;  // a send that failed
   double waited_ = 0;            // seconds that the batch in hand lay in front of the stage
   uint16_t rows_received_ = 0;   // with which it came
+  double computed_ = 0;          // seconds, of its pass
+  LinkMeter link_;               // that batches come by
+  double received_ = 0;          // seconds that the batch in hand occupied it
+  Stopwatch passed_on_;
 
   std::mutex mutex_;                    // guards the next line
   std::shared_ptr<Connection> before_;  // whom batches come from

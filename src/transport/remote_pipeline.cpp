@@ -56,6 +56,9 @@ class RemotePipeline final : public RemoteStages {
     network_->stop();  // who waits for a host need not
     if (mender_.joinable()) mender_.join();
     knocks_.reset();
+    // Emulated links of theirs send by the network.
+    opening_.reset();
+    generation_.reset();
     network_.reset();  // nobody calls back any more, and every connection has ended
     weights_.reset();
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/cost_model.h"
 #include "pipeline/frame_check.h"
 #include "pipeline/remote_stages.h"
 #include "transport/address.h"
@@ -34,8 +35,9 @@ struct RemotePlan {
   std::vector<StageRecipe> recipes;  // of its stages, with the identity of their files
   int32_t n_tokens = 0;              // of the target's vocabulary
   std::optional<FrameCheck> taps;    // what heads may be sent; none: there is no head
-  std::string pace;                  // a profile as JSON that the stages keep to; empty: as fast as they can
-  std::vector<LayerRange> cuts;      // for it
+  std::optional<CostModel> cost;     // whose pace the stages and links keep to; none: as fast as they can
+  std::vector<LayerRange> cuts;      // that it is applied to
+  std::string memo;                  // the file, on the last stage's host, of one whose answers are stored
   const ModelFile* model = nullptr;  // stages that lack it are sent its weights; null: they are not. It outlives them
   std::function<bool(uint64_t, uint64_t)> on_sent;  // blocks of weights so far, and in all; false: stop
   std::string alike;  // a type of weights that like processors alone compute alike; empty: there is none

@@ -101,6 +101,7 @@ struct Batch {
   std::vector<Feature> features;   // of a head's rows, at most one each
   std::vector<Refresh> refreshes;  // of a head: before the rows
   std::vector<float> hidden;       // [rows, d_model], empty on the way into the first stage
+  double after = 0;  // between processes: seconds since its sender sent the one before, on the sender's clock
 };
 
 // What has changed about batches that are under way. It overtakes them, and is forgotten once they have passed.

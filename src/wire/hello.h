@@ -32,6 +32,7 @@ struct StageSetup {
   double patience = 5.0;    // seconds without a sign of life after which a peer counts as gone
   std::string pace;         // a profile as JSON: the stage's passes take at least its time; empty: as long as they take
   std::vector<LayerRange> cuts;  // of all stages, which the profile is applied to
+  std::string memo;              // of a last stage of Kind::kStored: the file on its host
   bool replaces = false;         // a pipeline that is lost: then spares take stages too
 };
 

@@ -44,6 +44,9 @@ struct StageRecipe {
     kNothing,  // a stage before the last of a model that is computed lazily
     kLazy,     // its last, with all layers: it computes what is asked for
     kHead,     // a trained head over the target's states
+    // Of a model in other processes whose answers are stored, where messages have their true size:
+    kZeros,   // a stage before the last: it passes on zeros for states
+    kStored,  // its last, with all layers for what is not stored
   };
   StageId stage;
   Kind kind = Kind::kLayers;

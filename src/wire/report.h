@@ -52,6 +52,11 @@ struct Outcome {
   ModelId model = kTarget;
 };
 
+// Where results are kept by path: those that were asked for, and those among them that had to be computed.
+struct Lookups {
+  uint32_t asked = 0, missed = 0;
+};
+
 // A stage has finished a batch and is free again unless more is queued.
 struct StageReport {
   StageId stage;
@@ -63,6 +68,9 @@ struct StageReport {
   double waited = 0;           // seconds that it lay in front of the stage
   double received = 0;         // seconds that it occupied the link to the stage
   uint16_t rows_received = 0;  // with which it did so
+  // Of a stage that keeps a pace: seconds that it computed, of those from `begin` to `end`.
+  double computed = 0;
+  Lookups lookups;
 };
 
 // A worker is gone, and with it what it held of every sequence.

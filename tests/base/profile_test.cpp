@@ -90,8 +90,8 @@ TEST(Profile, IsForAsManyStagesAsItListsEdgesOf) {
     const auto wrong = wan->check_stages(n);
     ASSERT_FALSE(wrong);
     EXPECT_EQ(wrong.error().kind, ErrorKind::kInput);
-    EXPECT_EQ(wrong.error().message,
-              "profile wan-6 lists the edges of 6 stages, not of " + std::to_string(n) + ": give --stages 6");
+    EXPECT_EQ(wrong.error().message, "profile wan-6 lists the edges of 6 stages, not of " + std::to_string(n) +
+                                         ": give --stages 6, or as many --hosts");
     EXPECT_TRUE(Profile::load("paper-8x")->check_stages(n));
   }
 }
@@ -112,7 +112,7 @@ TEST(Profile, SpeedsAndASharedDeviceAreOfStagesThatThereAre) {
   ASSERT_TRUE(profile) << profile.error().message;
   EXPECT_TRUE(profile->check_stages(2));
   EXPECT_EQ(profile->check_stages(3).error().message,
-            "profile two lists the speeds of 2 stages, not of 3: give --stages 2");
+            "profile two lists the speeds of 2 stages, not of 3: give --stages 2, or as many --hosts");
   EXPECT_DOUBLE_EQ(profile->for_draft(0, 1)->stage.at(1), 2.0) << "it runs where stage 1 does";
   const auto again = Profile::parse(profile->to_json().dump(), "again");
   ASSERT_TRUE(again);

@@ -170,7 +170,7 @@ TEST(CommandLine, RefusesValuesOutOfRange) {
       {{"--threads", "0"}, {"--threads", "1 to 256"}},
       {{"--threads", "100000"}, {"--threads", "1 to 256"}},
       {{"--executor", "magic"}, {"--executor", "threads, hosts, mpi or virtual"}},
-      {{"--compute", "none"}, {"--compute", "full or lazy"}},
+      {{"--compute", "none"}, {"--compute", "full, lazy or stored"}},
       {{"--compute", "lazy"}, {"--compute lazy", "--executor virtual"}},
       {{"--compute", "lazy", "--executor", "threads"}, {"--compute lazy", "--executor virtual"}},
       {{"--kv", "f64"}, {"--kv", "f16 or f32"}},

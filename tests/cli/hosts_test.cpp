@@ -206,6 +206,50 @@ TEST(Hosts, KeepThePaceOfAProfile) {
   EXPECT_EQ(paced["tokens"], answer({"--method", "ar"})["tokens"]);
 }
 
+// Round trips of 15 + 10 + 25 ms: 39 tokens after the first take 1.95 s at least.
+TEST(Hosts, MessagesTakeAsLongAsByTheLinksOfAProfile) {
+  const StageProcess a, b;
+  const std::string profile = write_file("far.json", R"({"name": "far", "stage": {"points": [[1, 0.0001]]},
+    "draft": {"points": [[1, 0.001]]}, "seed": 4, "edges": [{"latency": 0.015}, {"latency": 0.01}, {"latency": 0.025}]})");
+  const json plain = answer({"--method", "ar", "--profile", profile, "--hosts", addresses({&a, &b})});
+  EXPECT_GE(plain["seconds"]["decode"].get<double>(), 39 * 0.05);
+  EXPECT_EQ(plain["links_emulated"], "15, 10, 25 ms");
+  expect_same_tokens(addresses({&a, &b}), {"--profile", profile});
+  EXPECT_TRUE(answer({"--method", "ar", "--hosts", addresses({&a, &b})})["links_emulated"].is_null());
+}
+
+TEST(Hosts, WithStoredAnswersTheyOnlyTakeTheirTime) {
+  const StageProcess a, b;
+  const std::string memo = temp_path("hosts.memo");
+  const std::string profile =
+      write_file("quick.json", R"({"name": "quick", "stage": {"points": [[1, 0.004], [64, 0.004]]},
+    "draft": {"points": [[1, 0.002], [64, 0.002]]}, "edges": [{"latency": 0.002}, {"latency": 0.002}, {"latency": 0.002}]})");
+  const Arguments stored = {"--profile", profile, "--compute", "stored",
+                            "--memo",    memo,    "--hosts",   addresses({&a, &b})};
+  const auto with = [](Arguments all, const Arguments& more) {
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  EXPECT_TRUE(fails(run(stored), 2, {"--memo " + memo, "--compute lazy"}));
+  for (const Arguments& method : {methods()[0], methods()[1], methods()[3]}) {
+    const json simulated = answer(with(
+        method, {"--executor", "virtual", "--stages", "2", "--profile", profile, "--compute", "lazy", "--memo", memo}));
+    const json there = json::parse(run(with(stored, method)).out, nullptr, false);
+    EXPECT_EQ(there["tokens"], simulated["tokens"]) << method[1];
+    EXPECT_GE(there["stored"]["asked"], 39) << "the last report and the last token go different ways";
+    EXPECT_EQ(there["stage_computing"].size(), 2u);
+    if (method[1] != "sd") {
+      EXPECT_EQ(there["stored"]["missed"], 0) << method[1];
+    }
+  }
+  EXPECT_TRUE(fails(run(with(stored, {"--method", "ar", "--temp", "0.7"})), 1, {"void", "not stored"}));
+}
+
+TEST(Hosts, AProfileOfOtherStagesIsRefused) {
+  const StageProcess a;
+  EXPECT_TRUE(fails(run({"--profile", "wan-6", "--hosts", addresses({&a, &a})}), 2, {"wan-6", "6 stages"}));
+}
+
 TEST(Hosts, AnSpdHeadBringsItsCutsAndNeedsSoManyHosts) {
   const std::string spd =
       tiny_head(*ModelFile::open(small_model()), {.kind = "spd"}).write(temp_path("hosts-spd.gguf"));
@@ -227,6 +271,7 @@ TEST(Hosts, OptionsThatContradictThemAreNamed) {
   EXPECT_TRUE(fails(run({"--hosts", "a:b"}), 2, {"a:b", "HOST:PORT"}));
   EXPECT_TRUE(fails(run({"--executor", "hosts"}), 2, {"--hosts"}));
   EXPECT_TRUE(fails(run({"--secret", "x"}), 2, {"--secret", "--hosts"}));
+  EXPECT_TRUE(fails(run({"--hosts", "a:1", "--compute", "stored"}), 2, {"--profile", "--memo"}));
   EXPECT_TRUE(fails(run_program({"stage", "--listen", "0.0.0.0:0"}), 2, {"--listen 0.0.0.0:0", "need a secret"}));
   EXPECT_TRUE(fails(run({"--hosts", "a:1,b:1,c:1,d:1,e:1"}), 2, {"4 layers"}));
 }

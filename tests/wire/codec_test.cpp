@@ -70,13 +70,14 @@ TEST(Codec, TheLayoutIsAsItStandsInTheDocumentation) {
                  .index = 9,
                  .tapped = false}};
   const std::vector<uint8_t> expected = {
-      'S', 'L', 'W', 'M', 5,    0,    0,    0,    73, 0, 0, 0,  // a message of version 5 and kind 0, 73 bytes long
+      'S', 'L', 'W', 'M', 6,    0,    0,    0,    81, 0, 0, 0,  // a message of version 6 and kind 0, 81 bytes long
       8,   7,   6,   5,   4,    3,    2,    1,                  // id
       1,   0,   0,   0,   2,    3,    0,    0,    0,  4, 0, 0,    0,           // one update: a commit
       1,   0,   0,   0,   3,    0,    0,    0,    2,  1, 0, 0,    5, 0, 0, 0,  // one row: sequence, token, position,
       6,   0,   0,   0,   0xff, 0xff, 0xff, 0xff, 1,  9, 0, 0,                 // cell, parent, kind, index, tapped
       0,   0,   0,   0,   0,    0,    0,    0,    0,  0, 0, 0,                 // no draws, features, refreshes
       2,   0,   0,   0,   0,    0,    0x80, 0x3f, 0,  0, 0, 0x80,              // the hidden states
+      0,   0,   0,   0,   0,    0,    0,    0,                                 // sent no time after the one before
   };
   const Bytes bytes = encode(batch);
   std::vector<uint8_t> numbers;
@@ -140,7 +141,7 @@ TEST(Codec, RandomContentsAreRefusedOrMeanThemselves) {
 
 // The counts stand where the layout test shows them: after the header and the id.
 TEST(Codec, AListThatSaysItIsLongerThanTheMessageTakesNoMemory) {
-  for (const uint32_t count : {5u, 1000u, 0x10000000u, std::numeric_limits<uint32_t>::max()}) {
+  for (const uint32_t count : {7u, 1000u, 0x10000000u, std::numeric_limits<uint32_t>::max()}) {
     Bytes bytes = encode(Batch{.id = BatchId(1)});
     set_u32(bytes, kHeaderBytes + 8, count);
     const auto message = decode_sparingly(bytes);
@@ -166,8 +167,8 @@ TEST(Codec, TheHeaderSaysHowLongTheMessageIs) {
     return from_header.error().message;
   };
   EXPECT_EQ(error_with(0, 0x46554747), "this is no message of Sluice");  // GGUF
-  EXPECT_EQ(error_with(4, 1), "a message of version 1; this program speaks version 5: run the same release everywhere");
-  EXPECT_EQ(error_with(4, 5 | 77u << 16), "a message of unknown kind 77");
+  EXPECT_EQ(error_with(4, 1), "a message of version 1; this program speaks version 6: run the same release everywhere");
+  EXPECT_EQ(error_with(4, 6 | 77u << 16), "a message of unknown kind 77");
   EXPECT_EQ(error_with(8, 0xffffffff), "a message of 4294967295 bytes; there may be 268435444");
 }
 
