@@ -42,6 +42,7 @@ Status plan(const CLI::App& command, PlanOptions options) {
   }
   if (given("--hosts")) options.hosts = command.get_option("--hosts")->as<std::string>();
   if (!options.out.empty()) SLUICE_TRY_STATUS(check_writable("--out", options.out));
+  if (given("--memo")) SLUICE_TRY_STATUS(check_writable("--memo", options.session.memo));
   SLUICE_TRY(const Plan plan, make_plan(options));
   if (!options.json) return print(to_text(plan));
   return print(to_json(plan).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");

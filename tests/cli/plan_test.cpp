@@ -89,6 +89,8 @@ TEST(Plan, SaysWhatItCannotUse) {
   EXPECT_TRUE(fails(run_program({"plan", "-m", target(), "--profile", "nowhere"}), 2, {"--profile nowhere"}));
   EXPECT_TRUE(fails(run_program(planning({"--stages", "9"})), 2, {"--stages 9", "4 layers"}));
   EXPECT_TRUE(fails(run_program(planning({"--stages", "2"}, "5000")), 2, {"--data", "smaller -n"}));
+  EXPECT_TRUE(fails(run_program(planning({"--stages", "2", "--memo", "/nowhere/m"})), 2, {"--memo /nowhere/m"}));
+  EXPECT_TRUE(fails(run_program(planning({"--hosts", "127.0.0.1:1"})), 1, {"127.0.0.1:1", "sluice stage"}));
   EXPECT_TRUE(fails(run_program({"plan", "-m", target(), "--out", "/nowhere/x.json"}), 2, {"--out", "/nowhere"}));
 }
 
