@@ -106,17 +106,23 @@ struct Place {
   std::vector<LayerRange> cuts;
 };
 
-// Without the host of the slowest device. What is between its neighbours is not known: the slower of its two links.
+// What stands between the neighbours of a host when it is left out: one of them and the coordinator if it is the first
+// or the last, and else, not being known, the slower of its two links.
+Link instead_of(const Profile& profile, size_t host) {
+  if (host == 0) return profile.direct[1];
+  if (host + 1 == profile.direct.size()) return profile.direct[host - 1];
+  return std::ranges::max(profile.edges[host], profile.edges[host + 1], {}, &Link::latency);
+}
+
+// Without the host of the slowest device.
 Place without_weakest(Place place) {
   Profile& profile = place.profile;
   const auto weakest = std::ranges::min_element(profile.speeds) - profile.speeds.begin();
-  const Link before = profile.edges[static_cast<size_t>(weakest)];
-  place.hosts.erase(place.hosts.begin() + weakest);
-  profile.speeds.erase(profile.speeds.begin() + weakest);
-  profile.direct.erase(profile.direct.begin() + weakest);
+  profile.edges[static_cast<size_t>(weakest) + 1] = instead_of(profile, static_cast<size_t>(weakest));
   profile.edges.erase(profile.edges.begin() + weakest);
-  Link& instead = profile.edges[static_cast<size_t>(weakest)];
-  if (instead.latency < before.latency) instead = before;
+  profile.direct.erase(profile.direct.begin() + weakest);
+  profile.speeds.erase(profile.speeds.begin() + weakest);
+  place.hosts.erase(place.hosts.begin() + weakest);
   return place;
 }
 
