@@ -11,6 +11,8 @@
 #include <optional>
 #include <utility>
 
+#include "wire/report.h"
+
 namespace sluice {
 
 using DelayClock = std::chrono::steady_clock;
@@ -18,6 +20,14 @@ using DelayClock = std::chrono::steady_clock;
 inline DelayClock::duration delay_of(double seconds) {
   constexpr double kLongest = 1e8;  // three years; far more would overflow the clock
   return std::chrono::duration_cast<DelayClock::duration>(std::chrono::duration<double>(std::min(seconds, kLongest)));
+}
+
+// When a pass is over that a profile gives so many seconds. Computing that takes longer counts, but for what was not
+// stored though it should have been; that the system wakes a thread too late is no part of the pass.
+inline DelayClock::time_point end_of_pass(DelayClock::time_point begin, DelayClock::time_point computed, double seconds,
+                                          const Lookups& lookups) {
+  const auto paced = begin + delay_of(seconds);
+  return lookups.missed > 0 ? paced : std::max(computed, paced);
 }
 
 // Waits of this thread end when they should: Linux likes to gather those of all, up to 50 us later.

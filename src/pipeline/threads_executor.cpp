@@ -283,10 +283,13 @@ class ThreadsExecutor final : public Executor {
       take_amendments(model.stages[s], worker);
       Worker::Done done = worker.process(std::move(sent.batch));
       const auto computed = Clock::now();
-      if (model.pacing)
-        std::this_thread::sleep_until(
-            begin + delay_of(model.pacing->stage_seconds(worker.stage(), done.rows_computed, done.head_rows)));
-      const auto end = Clock::now();
+      auto end = computed;
+      if (model.pacing) {
+        end =
+            end_of_pass(begin, computed,
+                        model.pacing->stage_seconds(worker.stage(), done.rows_computed, done.head_rows), done.lookups);
+        std::this_thread::sleep_until(end);
+      }
       turn.unlock();
       queues.set_now(end, since_start(begin) - since_start(sent.arrival), since_start(computed) - since_start(begin),
                      sent);

@@ -330,13 +330,14 @@ Status HeldStage::process(const Frame& frame) {
   received_ = link_.seconds_per_byte() * bytes;
   Worker::Done done = stage.worker.process(std::move(*batch));
   sound_ = true;
-  computed_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  auto end = std::chrono::steady_clock::now();
+  computed_ = std::chrono::duration<double>(end - begin).count();
   if (pace_) {
     const double seconds = pace_->stage_seconds(stage.worker.stage(), done.rows_computed, done.head_rows);
-    batches_.wait_until(begin + delay_of(seconds));
+    end = end_of_pass(begin, end, seconds, done.lookups);
+    batches_.wait_until(end);
   }
-  route(std::move(done), model_, stage.worker.stage(), last_, seconds_to(begin),
-        seconds_to(std::chrono::steady_clock::now()), *this);
+  route(std::move(done), model_, stage.worker.stage(), last_, seconds_to(begin), seconds_to(end), *this);
   if (broken_) return tl::unexpected<Error>(*broken_);
   return {};
 }
