@@ -17,8 +17,9 @@ Amendment tell_children(std::span<const Planned> plan, const Lane& target, Batch
     const Residency& there = request->residency(kTarget);
     const Resident& resident = *there.find(parent);
     Draws children{.row = resident.row};
-    for (const auto& node : request->speculation.tree.nodes())
-      if (node.parent == parent && there.entered(node.id)) children.q.push_back({node.token, node.probability});
+    const TokenTree& tree = request->speculation.tree;
+    for (const NodeId child : tree.children(parent))
+      if (there.entered(child)) children.q.push_back({tree.node(child).token, tree.node(child).probability});
     if (resident.batch == batch.id)
       batch.draws.push_back(std::move(children));
     else if (target.traffic().holds(resident.batch))

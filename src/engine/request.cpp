@@ -114,8 +114,9 @@ Request::Step Request::advance(Token next, std::span<const BendOdds> odds, doubl
   TokenTree& tree = speculation.tree;
   const NodeId old_root = tree.root().id;
   Step step;
-  for (const auto& node : tree.nodes()) {
-    if (node.parent != old_root || !speculation.target.entered(node.id)) continue;
+  for (const NodeId child : tree.children(old_root)) {
+    if (!speculation.target.entered(child)) continue;
+    const TokenTree::Node& node = tree.node(child);
     step.expected += node.probability;
     step.came = step.came || node.token == next;
   }

@@ -26,18 +26,17 @@ void Traffic::computed(const StageReport& report, double now) {
                "a report is of one of the model's stages");
   const double seconds = report.end - report.begin;
   const auto s = static_cast<size_t>(report.stage.value);
+  const StageClock before = stages_[s];
   stages_[s].worked(report);
   loads_[s].carried(report.received, report.rows_received);
-  sum_up();
+  sum_up(s, before);
   const auto flight = std::lower_bound(flights_.begin(), flights_.end(), report.batch,
                                        [](const Flight& f, BatchId batch) { return f.batch < batch; });
   const bool known = flight != flights_.end() && flight->batch == report.batch;
   const bool prompts = known && flight->prompts;
   if (known) flight->busy += seconds, flight->waited += report.waited;
   // A row costs what it adds to the slowest stage or link.
-  double row = 0.0;
-  for (const LinkLoad& load : loads_) row = std::max(row, load.row);
-  const double pass = std::max(seconds, row * report.rows_computed);
+  const double pass = std::max(seconds, row_.value() * report.rows_computed);
   (prompts ? mixed_times_ : times_).saw(report.rows_computed, pass);
   if (prompts) times_.saw_others(report.rows_computed, pass);
   if (report.stage == StageId(0)) first_is_through(report, now);
@@ -71,35 +70,36 @@ Traffic::Flight Traffic::came_out(const Outcome& outcome, double now) {
   return flight;
 }
 
-bool Traffic::is_near() const { return !sends_ahead_ || !round_trip_.known || shortest_trip_ <= policy::kNear * pace_; }
+bool Traffic::is_near() const {
+  return !sends_ahead_ || !round_trip_.known || shortest_trip_ <= policy::kNear * pace_.value();
+}
 
-void Traffic::sum_up() {
-  pace_ = lately_ = 0.0;
-  knows_stages_ = true;
-  for (const StageClock& stage : stages_) {
-    pace_ = std::max(pace_, stage.lately);
-    lately_ += stage.lately;
-    knows_stages_ = knows_stages_ && stage.batches > 0;
-  }
-  for (const LinkLoad& load : loads_) pace_ = std::max(pace_, load.batch);
+// After news of a stage.
+void Traffic::sum_up(size_t stage, const StageClock& before) {
+  const StageClock& now = stages_[stage];
+  lately_ += now.lately - before.lately;
+  stages_known_ += before.batches == 0 && now.batches > 0;
+  pace_.set(stage, now.lately);
+  pace_.set(stages_.size() + stage, loads_[stage].batch);
+  row_.set(stage, loads_[stage].row);
 }
 
 size_t Traffic::depth() const {
   if (stages_.size() == 1 && is_near())
     return 1;  // its outcome comes just after the word that it is free; what goes next depends on it
-  if (!knows_stages_ || !std::isfinite(links_) || pace_ <= 0) return std::numeric_limits<size_t>::max();
+  if (!knows_stages() || !std::isfinite(links_) || pace_.value() <= 0) return std::numeric_limits<size_t>::max();
   const double links = is_near() ? links_ : ways_.mean + ways_.deviation;
-  return static_cast<size_t>(std::clamp(std::ceil((lately_ + links) / pace_ - policy::kMayIdle), 1.0, kMost));
+  return static_cast<size_t>(std::clamp(std::ceil((lately_ + links) / pace_.value() - policy::kMayIdle), 1.0, kMost));
 }
 
 size_t Traffic::credits() const {
   if (is_near()) return 1;
-  return 2 + static_cast<size_t>(std::min(std::ceil(round_trip_.mean / pace_), kMost));
+  return 2 + static_cast<size_t>(std::min(std::ceil(round_trip_.mean / pace_.value()), kMost));
 }
 
 // A pass of one row, on average of the stages; if none was so narrow, a row's share of one.
 std::optional<double> Traffic::least_transit() const {
-  if (!knows_times() || !knows_stages_ || !std::isfinite(links_)) return std::nullopt;
+  if (!knows_times() || !knows_stages() || !std::isfinite(links_)) return std::nullopt;
   return static_cast<double>(stages_.size()) * times_.seconds(1) + links_;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/ids.h"
 #include "base/pass_times.h"
+#include "engine/largest.h"
 #include "engine/request.h"
 #include "engine/smooth.h"
 #include "engine/stage_clock.h"
@@ -36,7 +37,7 @@ class Traffic {
   // sends_ahead: batches may enter before the first stage has said that it is free. Not a draft model's, whose next
   // questions depend on its answers.
   explicit Traffic(size_t n_stages, bool sends_ahead = true)
-      : sends_ahead_(sends_ahead), stages_(n_stages), loads_(n_stages) {}
+      : sends_ahead_(sends_ahead), stages_(n_stages), loads_(n_stages), pace_(2 * n_stages), row_(n_stages) {}
 
   void submitted(Flight flight);
   void computed(const StageReport& report, double now);
@@ -59,7 +60,7 @@ class Traffic {
     return flights_.empty() ? std::nullopt : std::optional(due(flights_.front()));
   }
   // How long a stage has a batch, what links take included; where the first stage is far off, what it has.
-  double step() const { return is_near() ? transit_ / static_cast<double>(stages_.size()) : pace_; }
+  double step() const { return is_near() ? transit_ / static_cast<double>(stages_.size()) : pace_.value(); }
   double transit() const { return transit_; }
 
   // Seconds that a batch of one row takes from its submission to its outcome at the least, with nothing beside it; none
@@ -98,18 +99,20 @@ class Traffic {
   };
 
   void first_is_through(const StageReport& report, double now);
+  bool knows_stages() const { return stages_known_ == stages_.size(); }
 
   // The way to the first stage and back is so short that one may wait for its word.
   bool is_near() const;
-  void sum_up();
+  void sum_up(size_t stage, const StageClock& before);
 
   bool sends_ahead_;
   std::vector<StageClock> stages_;
   std::vector<LinkLoad> loads_;  // [stages]
-  // Of both, as long as they stay the same:
-  double pace_ = 0;            // seconds for which the busiest stage or link had a batch lately; 0: not known
-  double lately_ = 0;          // for which all stages together had one
-  bool knows_stages_ = false;  // all have had one
+  // Of both, kept with each report: in a long pipeline every batch brings many.
+  Largest pace_;             // seconds for which the busiest stage or link had a batch lately; 0: not known
+  Largest row_;              // seconds that a row adds to the busiest link
+  double lately_ = 0;        // seconds for which all stages together had a batch
+  size_t stages_known_ = 0;  // that have had one
   std::deque<Flight> flights_;
   std::deque<Entering> entering_;
   double last_word_ = 0;  // of the first stage: when it came

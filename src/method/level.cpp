@@ -6,14 +6,6 @@
 
 namespace sluice {
 
-std::vector<NodeId> frontier(const TokenTree& tree) {
-  const int32_t deepest = tree.deepest();
-  std::vector<NodeId> level;
-  for (const auto& node : tree.nodes())
-    if (node.position == deepest) level.push_back(node.id);
-  return level;
-}
-
 void append_level(TokenTree& tree, int32_t width, const Floor& floor) {
   struct Child {
     double log_path;
@@ -29,10 +21,10 @@ void append_level(TokenTree& tree, int32_t width, const Floor& floor) {
   std::vector<Child> children;
   children.reserve(count + 1);
   uint32_t order = 0;
-  const int32_t deepest = tree.deepest();
-  const double lowest = floor.at(tree, deepest + 1);
-  for (const auto& node : tree.nodes()) {
-    if (node.position != deepest || node.log_path <= lowest) continue;
+  const double lowest = floor.at(tree, tree.deepest() + 1);
+  for (const NodeId id : tree.frontier()) {
+    const auto& node = tree.node(id);
+    if (node.log_path <= lowest) continue;
     float least = 0;  // a little below what it takes
     const auto raise = [&] {
       if (children.size() == count)
@@ -56,11 +48,23 @@ void append_level(TokenTree& tree, int32_t width, const Floor& floor) {
   for (const Child& c : children) tree.append(c.parent, c.candidate.token, c.candidate.probability);
 }
 
+// What has entered is in the tree, so it is known how many wait; and they are found soonest among the newest.
+std::vector<NodeId> waiting_nodes(const Speculation& speculation) {
+  const auto nodes = speculation.tree.nodes();
+  std::vector<NodeId> waiting;
+  size_t left = nodes.size() - std::min(nodes.size(), speculation.target.n_entered());
+  for (size_t i = nodes.size(); left > 0 && i-- > 0;) {
+    if (speculation.target.entered(nodes[i].id)) continue;
+    waiting.push_back(nodes[i].id);
+    --left;
+  }
+  std::reverse(waiting.begin(), waiting.end());
+  return waiting;
+}
+
 std::vector<NodeId> first_waiting_levels(const Speculation& speculation, int32_t count) {
   std::vector<std::pair<int32_t, NodeId>> waiting;  // with their positions
-  waiting.reserve(speculation.tree.size());
-  for (const auto& node : speculation.tree.nodes())
-    if (!speculation.target.entered(node.id)) waiting.emplace_back(node.position, node.id);
+  for (const NodeId id : waiting_nodes(speculation)) waiting.emplace_back(speculation.tree.node(id).position, id);
   // Levels are in the order of ids unless another method has grown the tree.
   if (!std::is_sorted(waiting.begin(), waiting.end())) std::sort(waiting.begin(), waiting.end());
   std::vector<NodeId> levels;

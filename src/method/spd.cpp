@@ -9,7 +9,7 @@ namespace sluice {
 void SpeculativePipelineDecoding::grow(Speculation& speculation) const {
   TokenTree& tree = speculation.tree;
   if (tree.deepest() >= speculation.last_position) return;
-  const std::vector<NodeId> level = frontier(tree);
+  const std::vector<NodeId> level = tree.frontier();
   for (const NodeId id : level)
     if (!tree.node(id).drafted) return;
   if (width_ == 1)
@@ -29,7 +29,7 @@ Proposal SpeculativePipelineDecoding::propose(Speculation& speculation, const Id
     }
   }
   if (tree.deepest() < speculation.last_position)
-    for (const NodeId id : frontier(tree))
+    for (const NodeId id : tree.frontier())
       if (!tree.node(id).drafted) proposal.expand.push_back({id});
   return proposal;
 }

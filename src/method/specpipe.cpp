@@ -11,10 +11,9 @@ namespace {
 // Of the deepest level, below which nodes may pay.
 std::vector<Ask> undrafted_frontier(const TokenTree& tree, const Floor& floor) {
   std::vector<Ask> asks;
-  const int32_t deepest = tree.deepest();
-  const double lowest = floor.at(tree, deepest + 1);
-  for (const auto& node : tree.nodes())
-    if (node.position == deepest && !node.drafted && node.log_path > lowest) asks.push_back({node.id});
+  const double lowest = floor.at(tree, tree.deepest() + 1);
+  for (const NodeId id : tree.frontier())
+    if (!tree.node(id).drafted && tree.node(id).log_path > lowest) asks.push_back({id});
   return asks;
 }
 
@@ -44,8 +43,7 @@ Proposal SpecPipe::propose(Speculation& speculation, const Idle& idle) {
 int32_t SpecPipe::waiting_levels(const Speculation& speculation) const {
   const int32_t deepest = speculation.tree.deepest();
   int32_t first = deepest + 1;
-  for (const auto& node : speculation.tree.nodes())
-    if (node.position < first && !speculation.target.entered(node.id)) first = node.position;
+  for (const NodeId id : waiting_nodes(speculation)) first = std::min(first, speculation.tree.node(id).position);
   return deepest + 1 - first;
 }
 

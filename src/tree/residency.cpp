@@ -100,11 +100,13 @@ void Residency::enter(NodeId node, Resident resident) {
   const auto place = static_cast<size_t>(node.value - first_);
   if (place >= slots_.size()) slots_.resize(place + 1);
   slots_[place] = resident;
+  ++n_entered_;
 }
 
 void Residency::leave(NodeId node) {
   if (!entered(node)) return;
   slots_[static_cast<size_t>(node.value - first_)] = {};
+  --n_entered_;
   while (!slots_.empty() && !slots_.front().cell.valid()) slots_.pop_front(), ++first_;
 }
 

@@ -77,14 +77,16 @@ class Residency {
   }
   void enter(NodeId node, Resident resident);  // REQUIRES: node and resident.cell are valid, !entered(node)
   void leave(NodeId node);
-  void clear() { slots_.clear(); }
-  std::vector<Cell> cells() const;  // of the nodes
+  void clear() { slots_.clear(), n_entered_ = 0; }
+  size_t n_entered() const { return n_entered_; }  // nodes that are here
+  std::vector<Cell> cells() const;                 // theirs
 
  private:
   std::vector<Cell> committed_;
   // By the node's id less first_: ids rise, so those that are here are close to one another.
   std::deque<Resident> slots_;
   int32_t first_ = 0;
+  size_t n_entered_ = 0;
 };
 
 }  // namespace sluice

@@ -11,6 +11,13 @@ namespace sluice {
 TokenTree::TokenTree(Token root, int32_t position) : deepest_(position) {
   nodes_.push_back({.id = NodeId(next_id_++), .token = root, .position = position, .text = prolong(0, root)});
   at_ = {0};
+  reach(nodes_.front());
+}
+
+// A node is there, of a larger id than those before it.
+void TokenTree::reach(const Node& node) {
+  if (node.position > deepest_) frontier_.clear(), deepest_ = node.position;
+  if (node.position == deepest_) frontier_.push_back(node.id);
 }
 
 std::optional<size_t> TokenTree::find(NodeId id) const {
@@ -27,9 +34,17 @@ size_t TokenTree::at(NodeId id) const {
 }
 
 std::optional<NodeId> TokenTree::child(NodeId parent, Token token) const {
-  for (const Node& n : nodes_)
-    if (n.parent == parent && n.token == token) return n.id;
+  const auto above = find(parent);
+  for (NodeId id = above ? nodes_[*above].newest_child : NodeId(); id.valid(); id = node(id).older_sibling)
+    if (node(id).token == token) return id;
   return std::nullopt;
+}
+
+std::vector<NodeId> TokenTree::children(NodeId parent) const {
+  std::vector<NodeId> children;
+  for (NodeId id = node(parent).newest_child; id.valid(); id = node(id).older_sibling) children.push_back(id);
+  std::reverse(children.begin(), children.end());
+  return children;
 }
 
 std::vector<Token> TokenTree::path(NodeId id) const {
@@ -45,16 +60,20 @@ NodeId TokenTree::append(NodeId parent, Token token, float probability) {
   Node& above = nodes_[at(parent)];
   SLUICE_CHECK(!child(parent, token), "a node has one child a token");
   mark_grown(above, token);
+  const double log_probability = std::log(std::max(probability, 1e-30f));
   Node added{.id = NodeId(next_id_++),
              .parent = parent,
              .above = static_cast<uint32_t>(&above - nodes_.data()),
+             .older_sibling = above.newest_child,
              .token = token,
              .position = above.position + 1,
              .probability = probability,
-             .log_path = above.log_path + std::log(std::max(probability, 1e-30f)),
+             .log_probability = log_probability,
+             .log_path = above.log_path + log_probability,
              .text = prolong(above.text, token),
              .free = !above.drafted && above.foretold};
-  deepest_ = std::max(deepest_, added.position);
+  above.newest_child = added.id;
+  reach(added);
   at_.push_back(static_cast<int32_t>(nodes_.size()));
   nodes_.push_back(std::move(added));
   return nodes_.back().id;
@@ -68,8 +87,8 @@ void TokenTree::set_candidates(NodeId id, std::vector<Candidate> candidates, std
   n.draws = std::move(draws);
   n.drafted = true;
   n.grown = 0;
-  for (const Node& below : nodes_)
-    if (below.parent == id) mark_grown(n, below.token);
+  for (NodeId below = n.newest_child; below.valid(); below = node(below).older_sibling)
+    mark_grown(n, node(below).token);
 }
 
 void TokenTree::foretell(NodeId id, std::vector<Candidate> candidates) {
@@ -92,6 +111,7 @@ TokenTree::Advance TokenTree::advance(Token token) {
   const NodeId old_root = root().id;
   const uint64_t text = prolong(root().text, token);
   deepest_ = root().position + 1;
+  frontier_.clear();
   const auto place = [&](NodeId id) -> int32_t& { return at_[static_cast<size_t>(id.value - old_root.value)]; };
   place(old_root) = -1;
   size_t n_kept = 0;
@@ -107,18 +127,19 @@ TokenTree::Advance TokenTree::advance(Token token) {
     place(n.id) = static_cast<int32_t>(n_kept);
     n.above = static_cast<uint32_t>(above);
     if (is_root) {
-      n.parent = NodeId();
+      n.parent = n.older_sibling = NodeId();
       n.log_path = 0.0;
     } else {
-      n.log_path = nodes_[n.above].log_path + std::log(std::max(n.probability, 1e-30f));
+      n.log_path = nodes_[n.above].log_path + n.log_probability;
     }
-    deepest_ = std::max(deepest_, n.position);
+    reach(n);
     nodes_[n_kept++] = std::move(n);
   }
   nodes_.resize(n_kept);
   if (!next) {
     at_.push_back(0);
     nodes_.push_back({.id = NodeId(next_id_++), .token = token, .position = deepest_, .text = text});
+    reach(nodes_.back());
   }
   at_.erase(at_.begin(), at_.begin() + (root().id.value - old_root.value));
   return result;
@@ -131,6 +152,7 @@ std::vector<NodeId> TokenTree::renew() {
   nodes_ = {{.id = NodeId(next_id_++), .token = old.token, .position = old.position, .text = old.text}};
   at_ = {0};
   deepest_ = root().position;
+  frontier_ = {root().id};
   return gone;
 }
 

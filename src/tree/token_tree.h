@@ -24,14 +24,16 @@ class TokenTree {
     NodeId id;
     NodeId parent;       // none for the root
     uint32_t above = 0;  // where it stands in nodes(); the root: at itself
+    NodeId newest_child, older_sibling;
     Token token = kNoToken;
     int32_t position = 0;      // in the sequence
     float probability = 1.0f;  // given its parent, as its source said
-    double log_path = 0.0;     // sum of the logs of `probability` from the root's child down to here; the root: 0
-    uint64_t text = 0;         // of the tokens from the tree's first root down to here: base/random.h's prolong()
-    bool drafted = false;      // a source has been asked for its children
-    bool foretold = false;     // a quicker one has been asked before
-    bool free = false;         // itself it was foretold: no answer for its parent was waited for
+    double log_probability = 0.0;
+    double log_path = 0.0;  // sum of log_probability from the root's child down to here; the root: 0
+    uint64_t text = 0;      // of the tokens from the tree's first root down to here: base/random.h's prolong()
+    bool drafted = false;   // a source has been asked for its children
+    bool foretold = false;  // a quicker one has been asked before
+    bool free = false;      // itself it was foretold: no answer for its parent was waited for
     std::vector<Candidate> candidates;   // what the source said, likeliest first
     uint64_t grown = 0;                  // bit i: candidate i has become a child
     std::shared_ptr<const Draws> draws;  // rule `reject`: how the first of them were drawn, if they were
@@ -47,7 +49,10 @@ class TokenTree {
   bool contains(NodeId id) const { return find(id).has_value(); }
   const Node& node(NodeId id) const { return nodes_[at(id)]; }  // REQUIRES: contains(id)
   std::optional<NodeId> child(NodeId parent, Token token) const;
-  int32_t deepest() const { return deepest_; }  // the largest position of a node
+  std::vector<NodeId> children(NodeId id) const;  // the oldest first. REQUIRES: contains(id)
+  int32_t deepest() const { return deepest_; }    // the largest position of a node
+  // The nodes there, in the order of their ids.
+  const std::vector<NodeId>& frontier() const { return frontier_; }
 
   // Tokens from the root's child down to the node; empty for the root.
   std::vector<Token> path(NodeId id) const;
@@ -77,11 +82,13 @@ class TokenTree {
   std::optional<size_t> find(NodeId id) const;  // in nodes_
   size_t at(NodeId id) const;                   // REQUIRES: contains(id)
   static void mark_grown(Node& parent, Token token);
+  void reach(const Node& node);
 
   std::vector<Node> nodes_;  // sorted by id; [0] is the root
   std::vector<int32_t> at_;  // where node id stands in nodes_, by id less the root's; -1: it is gone
   int32_t next_id_ = 0;
   int32_t deepest_;
+  std::vector<NodeId> frontier_;
 };
 
 }  // namespace sluice

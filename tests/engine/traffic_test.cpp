@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "engine/largest.h"
+#include "support/harness.h"
+
 namespace sluice {
 namespace {
 
@@ -80,6 +85,19 @@ class Clocked {
   std::vector<StageReport> reports_;
   std::vector<std::pair<BatchId, double>> outcomes_;
 };
+
+TEST(Largest, IsTheLargestWhateverChanges) {
+  test::Dice dice(3);
+  std::vector<double> values(7);
+  Largest largest(values.size());
+  EXPECT_EQ(largest.value(), 0.0);
+  for (int i = 0; i < 2000; ++i) {
+    const auto at = static_cast<size_t>(dice.below(7));
+    values[at] = dice.below(20) / 4.0;
+    largest.set(at, values[at]);
+    ASSERT_EQ(largest.value(), *std::max_element(values.begin(), values.end()));
+  }
+}
 
 TEST(Traffic, ANearStageTakesABatchWhenItSaysThatItIsFree) {
   Clocked near(4, 0.0, 0.0);

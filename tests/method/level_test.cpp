@@ -19,7 +19,7 @@ TEST(AppendLevel, TakesTheLikeliestPathsOfTheWholeLevel) {
     const int32_t width = 1 + static_cast<int32_t>(random() % 20);
     for (int level = 0; level < 4; ++level) {
       std::vector<Guess> all;
-      for (const NodeId id : frontier(tree)) {
+      for (const NodeId id : tree.frontier()) {
         std::vector<Candidate> candidates;
         for (Token token = 0; token < static_cast<Token>(random() % 6); ++token)
           candidates.push_back({token, static_cast<float>(1 + random() % 1000) / 6000.0f});
@@ -67,11 +67,11 @@ TEST(AppendLevel, AddsNothingWhereNothingWasSaid) {
 
 TEST(Frontier, IsTheDeepestLevel) {
   TokenTree tree(0, 3);
-  EXPECT_EQ(frontier(tree), std::vector{tree.root().id});
+  EXPECT_EQ(tree.frontier(), std::vector{tree.root().id});
   const NodeId a = tree.append(tree.root().id, 1, 0.5f), b = tree.append(tree.root().id, 2, 0.4f);
-  EXPECT_EQ(frontier(tree), (std::vector{a, b}));
+  EXPECT_EQ(tree.frontier(), (std::vector{a, b}));
   const NodeId c = tree.append(b, 2, 0.4f);
-  EXPECT_EQ(frontier(tree), std::vector{c});
+  EXPECT_EQ(tree.frontier(), std::vector{c});
 }
 
 TEST(FirstWaitingLevel, IsTheShallowestOfWhichSomethingWaits) {

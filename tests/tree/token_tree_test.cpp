@@ -173,6 +173,10 @@ TEST(TokenTree, AgreesWithBruteForceOnRandomTrees) {
         brute = std::move(kept);
       }
       ASSERT_EQ(tree.size(), brute.nodes.size());
+      std::vector<NodeId> deepest;
+      for (const auto& node : tree.nodes())
+        if (node.position == tree.deepest()) deepest.push_back(node.id);
+      ASSERT_EQ(tree.frontier(), deepest);
       size_t i = 0;
       for (const auto& [id, path] : brute.nodes) {  // by id, as nodes() are
         const auto& node = tree.nodes()[i];
@@ -186,6 +190,10 @@ TEST(TokenTree, AgreesWithBruteForceOnRandomTrees) {
         }
         ASSERT_NEAR(node.log_path, log_path, 1e-9);
         ASSERT_EQ(tree.path(id), tokens);
+        std::vector<NodeId> children;
+        for (const auto& below : tree.nodes())
+          if (below.parent == id) children.push_back(below.id);
+        ASSERT_EQ(tree.children(id), children);
         ++i;
       }
     }
