@@ -82,6 +82,7 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Answe
       {"profile", session.profile_name().empty() ? nlohmann::json() : nlohmann::json(session.profile_name())},
       {"links_emulated", links.empty() ? nlohmann::json() : nlohmann::json(links)},
       {"prompt_tokens", request.stats.prompt_tokens},
+      {"reused_tokens", request.stats.reused_tokens},
       {"tokens", std::vector<Token>(begin, request.tokens.end())},
       {"text", answer.text},
       {"finish", name(request.finish)},

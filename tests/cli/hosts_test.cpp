@@ -487,11 +487,25 @@ TEST(Hosts, ServeChatsAndBenches) {
   const std::string folder = temp_path("hosts-data");
   fs::create_directories(folder);
   write_file("hosts-data/few.jsonl", "{\"id\": \"1\", \"turns\": [\"one two one two\", \"three\"]}\n");
+  const std::string out = temp_path("hosts-bench.json");
   const Ran bench = run_program({"bench", "-m", small_model(), "--data", folder, "--tasks", "few", "--methods",
-                                 "ar,specpipe,surge", "-n", "16", "--hosts", hosts});
+                                 "ar,specpipe,surge", "-n", "16", "--hosts", hosts, "--json", out});
   EXPECT_EQ(bench.status, 0) << bench.err;
   EXPECT_NE(bench.out.find("identical: yes"), std::string::npos) << bench.out;
   EXPECT_NE(bench.out.find("executor hosts"), std::string::npos) << bench.out;
+  std::ifstream file(out);
+  const json runs = json::parse(file)["runs"];
+  int64_t first = 0, next_turns = 0;
+  for (const json& turn : runs) {
+    if (turn["turn"] == 0) {
+      first = turn["prompt_tokens"];
+      continue;
+    }
+    ++next_turns;
+    EXPECT_GE(turn["reused_tokens"], first) << turn["method"] << ": the next turn computes what is new";
+  }
+  EXPECT_GT(first, 0);
+  EXPECT_EQ(next_turns, 3);
 }
 
 // Over two hosts, of which the second takes three times as long for a layer. Rows cost alike, wherever they are.
