@@ -14,6 +14,7 @@ Room Lane::room(bool prompts, double now) const {
           .stages = traffic_.stages().size(),
           .under_way = traffic_.under_way().size(),
           .times = &traffic_.times(),
+          .prompt_times = &traffic_.prompt_times(),
           .knows_times = traffic_.knows_times(),
           .head = head(),
           .shares = shares_.has_value()};

@@ -18,6 +18,10 @@ inline constexpr int32_t kPromptChunk = 128;
 inline constexpr size_t kPromptPart = 4;
 // A prompt enters at least so many rows at a time: attention takes them together.
 inline constexpr size_t kPromptQuantum = 16;
+// Of what prompts enter by at a time so many times the widest that was seen is tried, if it promises to be so much
+// faster: one batch that turns out dear holds up all stages behind the first.
+inline constexpr size_t kWiderChunk = 2;
+inline constexpr double kWiderGain = 1.05;
 // What is so much less likely (a log) than the last guess that found room in a batch will find none in the next.
 inline constexpr double kLikelyToChange = -0.1;
 // When all found room, those are looked for again that are so much less likely.

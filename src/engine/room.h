@@ -18,9 +18,10 @@ struct Room {
   size_t stages = 1;
   size_t under_way = 0;  // batches
   const PassTimes* times = nullptr;
-  bool knows_times = true;         // from passes of its own kind, not just from prompts
-  const HeadFeed* head = nullptr;  // if it is one
-  bool shares = false;             // the target waits while it computes: they have one device
+  const PassTimes* prompt_times = nullptr;  // of batches with prompt rows
+  bool knows_times = true;                  // from passes of its own kind, not just from prompts
+  const HeadFeed* head = nullptr;           // if it is one
+  bool shares = false;                      // the target waits while it computes: they have one device
 };
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 
 #include "engine/head_feed.h"
 #include "engine/policy.h"
+#include "engine/prompt_chunk.h"
 #include "engine/shares.h"
 
 namespace sluice {
@@ -14,12 +15,6 @@ namespace sluice {
 namespace {
 
 bool is_root(const Planned& row) { return row.request->speculation.tree.root().id == row.node; }
-
-size_t prompt_rows(std::span<Request* const> requests) {
-  size_t rows = 0;
-  for (const Request* request : requests) rows += request->prompt_rows_left(kTarget);
-  return rows;
-}
 
 // A child is never likelier than its parent and has a larger id, so parents come first.
 constexpr auto kLikelier = [](const Planned& a, const Planned& b) {
@@ -56,6 +51,22 @@ size_t Scheduler::budget(const Room& room) const {
   return std::min(static_cast<size_t>(options_.row_budget), room.free_cells);
 }
 
+// How many rows of prompts enter the target together. Beside who answers no more than usual: he waits for them.
+size_t Scheduler::prompt_rows_at_once(std::span<Request* const> requests, const Room& target) const {
+  const auto usual = static_cast<size_t>(options_.prompt_chunk);
+  size_t left = 0, rows = 0;  // rows: of all prompts of which some is left, so that the chunk stays the same
+  bool somebody_answers = false;
+  for (const Request* request : requests) {
+    const size_t of_prompt = request->prompt_rows_left(kTarget);
+    somebody_answers = somebody_answers || of_prompt == 0;
+    left += of_prompt;
+    if (of_prompt > 0) rows += request->tokens.size() - static_cast<size_t>(request->stats.reused_tokens);
+  }
+  if (left == 0 || options_.longest_chunk == 0 || target.stages == 1) return std::min(left, usual);
+  const auto most = static_cast<size_t>(somebody_answers ? options_.prompt_chunk : options_.longest_chunk);
+  return std::min(left, prompt_chunk(rows, target.stages, *target.prompt_times, usual, most));
+}
+
 // By arrival, beginning with the one whose turn it is.
 std::vector<Request*> Scheduler::in_turn(std::span<Request* const> requests) const {
   std::vector<Request*> turns(requests.begin(), requests.end());
@@ -65,10 +76,10 @@ std::vector<Request*> Scheduler::in_turn(std::span<Request* const> requests) con
   return turns;
 }
 
-double Scheduler::floor(std::span<Request* const> requests, const Price& price) const {
+double Scheduler::floor(std::span<Request* const> requests, const Room& target, const Price& price) const {
   const auto roots = std::count_if(requests.begin(), requests.end(), [](const Request* r) { return r->root_waits(); });
-  const size_t prompts = std::min(prompt_rows(requests), static_cast<size_t>(options_.prompt_chunk));
-  return std::max(bar_, price.floor(static_cast<size_t>(roots) + prompts, static_cast<size_t>(options_.row_budget)));
+  const size_t anyway = static_cast<size_t>(roots) + prompt_rows_at_once(requests, target);
+  return std::max(bar_, price.floor(anyway, static_cast<size_t>(options_.row_budget)));
 }
 
 Plans Scheduler::compose(const Proposals& proposals, std::span<Request* const> requests, std::span<const Room> rooms,
@@ -95,7 +106,7 @@ std::vector<Planned> Scheduler::roots_alone(std::span<Request* const> requests, 
 std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed, std::span<Request* const> requests,
                                                const Room& room, const Price& price, double& saved) {
   const size_t budget = this->budget(room);
-  const size_t prompts = std::min(prompt_rows(requests), static_cast<size_t>(options_.prompt_chunk));
+  const size_t prompts = prompt_rows_at_once(requests, room);
   const size_t for_prompts = std::min({prompts, std::max<size_t>(1, budget / policy::kPromptPart), budget});
   const Request* first_short = nullptr;
   std::vector<Planned> rows, guesses;

@@ -31,6 +31,8 @@ class Scheduler {
   struct Options {
     int32_t row_budget = kMostRows;               // rows in a batch
     int32_t prompt_chunk = policy::kPromptChunk;  // of them at most so many prompt rows
+    // Over several stages as many as have them through soonest, while nobody answers up to so many; 0: as above.
+    int32_t longest_chunk = 0;
   };
   explicit Scheduler(Options options) : options_(options) {}
 
@@ -38,7 +40,7 @@ class Scheduler {
   std::vector<Request*> in_turn(std::span<Request* const> by_arrival) const;
 
   // The worth below which no guess can find room in the next batch. price: of these requests, as below.
-  double floor(std::span<Request* const> requests, const Price& price) const;
+  double floor(std::span<Request* const> requests, const Room& target, const Price& price) const;
 
   // What of the proposals enters each idle model now; requests are in turn, rooms by model.
   //
@@ -63,6 +65,7 @@ class Scheduler {
   static std::vector<Planned> with_ancestors(std::span<const Question> asked, size_t n_requests, ModelId model,
                                              const Room& room, size_t budget);
   size_t budget(const Room& room) const;
+  size_t prompt_rows_at_once(std::span<Request* const> requests, const Room& target) const;
 
   Options options_;
   RequestId first_;  // whose turn it is to be served first

@@ -15,6 +15,19 @@ constexpr double kMost = 1e6;  // batches
 
 }  // namespace
 
+void Traffic::foresee_prompts(const CostModel& cost) {
+  constexpr auto kQuantum = static_cast<int32_t>(policy::kPromptQuantum);
+  foresees_prompts_ = true;
+  for (int32_t rows = kQuantum; rows <= kMostRows; rows += kQuantum) {
+    double slowest = 0.0;
+    for (size_t s = 0; s < stages_.size(); ++s) {
+      slowest = std::max(slowest, cost.stage_seconds(StageId(static_cast<int32_t>(s)), rows, 0));
+      if (s > 0) slowest = std::max(slowest, cost.edge(s).occupied(cost.state_bytes(rows)));
+    }
+    prompt_times_.saw(rows, slowest);
+  }
+}
+
 void Traffic::submitted(Flight flight) {
   const double usual = times().seconds(flight.n_rows);
   entering_.push_back({flight.batch, flight.submitted, usual > 0.0 ? usual : stages_.front().lately});
@@ -39,6 +52,7 @@ void Traffic::computed(const StageReport& report, double now) {
   const double pass = std::max(seconds, row_.value() * report.rows_computed);
   (prompts ? mixed_times_ : times_).saw(report.rows_computed, pass);
   if (prompts) times_.saw_others(report.rows_computed, pass);
+  if (prompts && !foresees_prompts_) prompt_times_.saw(report.rows_computed, pass);
   if (report.stage == StageId(0)) first_is_through(report, now);
 }
 

@@ -13,6 +13,7 @@
 #include "engine/request.h"
 #include "engine/smooth.h"
 #include "engine/stage_clock.h"
+#include "pipeline/cost_model.h"
 #include "wire/report.h"
 
 namespace sluice {
@@ -38,6 +39,9 @@ class Traffic {
   // questions depend on its answers.
   explicit Traffic(size_t n_stages, bool sends_ahead = true)
       : sends_ahead_(sends_ahead), stages_(n_stages), loads_(n_stages), pace_(2 * n_stages), row_(n_stages) {}
+
+  // What batches with prompt rows will take, if a profile says so.
+  void foresee_prompts(const CostModel& cost);
 
   void submitted(Flight flight);
   void computed(const StageReport& report, double now);
@@ -82,6 +86,8 @@ class Traffic {
   std::span<const StageClock> stages() const { return stages_; }
   // Of all stages, of batches without prompt rows, which cost less than others; as long as there was none, of others.
   const PassTimes& times() const { return knows_times() ? times_ : mixed_times_; }
+  // Of batches with prompt rows: as foreseen, or as they were seen.
+  const PassTimes& prompt_times() const { return prompt_times_; }
   bool knows_times() const { return times_.narrowest() > 0; }  // of batches without prompt rows
 
  private:
@@ -121,7 +127,8 @@ class Traffic {
   double transit_ = 0;  // what the last batch took from its submission to its outcome
   double links_ = std::numeric_limits<double>::infinity();  // of that, what no stage took, at the least
   Smooth ways_;                                             // of that, what neither stages took nor waits before them
-  PassTimes times_, mixed_times_;
+  PassTimes times_, mixed_times_, prompt_times_;
+  bool foresees_prompts_ = false;
 };
 
 }  // namespace sluice

@@ -10,8 +10,8 @@ namespace sluice::policy {
 inline constexpr int32_t kDefaultContext = 8192;
 // Drafting runs ahead of what enters the target: a draft model has so many cells more.
 inline constexpr int32_t kDraftedAhead = 1024;
-// Rows of prompts in a batch. One stage: long enough to use wide products well; several: also short enough to fill the
-// pipeline.
+// Rows of prompts in a batch. One stage: long enough to use wide products well; several, beside who answers and until
+// it is known what passes take: also short enough to fill the pipeline.
 inline constexpr int32_t kPromptRowsAlone = 256, kPromptRowsPiped = 64;
 // Draft models of a hierarchy; each has a pipeline of its own.
 inline constexpr size_t kMostDrafts = 8;

@@ -212,6 +212,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
   engine.corpus = corpus_;
   engine.trace = options_.trace;
   engine.scheduler.prompt_chunk = options_.stages == 1 ? policy::kPromptRowsAlone : policy::kPromptRowsPiped;
+  engine.scheduler.longest_chunk = policy::kPromptRowsAlone;
   Parts parts{.model = model_.get(),
               .tokenizer = tokenizer_.get(),
               .drafts = {},

@@ -72,7 +72,7 @@ std::string describe(const PipelineSpec& setup) {
        << (setup.paced ? ", paced" : "") << ", profile " << setup.profile << ", jitter " << setup.jitter.amount
        << " of seed " << setup.jitter.seed << ", kv " << (setup.kv == KvType::kF16 ? "f16" : "f32") << ", context "
        << setup.context << ", cells " << cells_of(setup) << ", row budget " << setup.scheduler.row_budget
-       << ", prompt chunk " << setup.scheduler.prompt_chunk << ", drafts";
+       << ", prompt chunk " << setup.scheduler.prompt_chunk << " to " << setup.scheduler.longest_chunk << ", drafts";
   for (const Opened* draft : setup.drafts) text << ' ' << draft->model.hparams().n_layers;
   if (const Faults& f = setup.faults; f.longest > 0.0 || f.crash)
     text << ", faults of seed " << f.seed << ": delays " << f.delays << ", duplicates " << f.duplicates << ", stalls "

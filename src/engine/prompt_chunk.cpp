@@ -1,0 +1,36 @@
+#include "engine/prompt_chunk.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/policy.h"
+
+namespace sluice {
+
+namespace {
+
+// A pass of fewer rows than were seen is taken to cost as much as the narrowest.
+double pass(const PassTimes& times, size_t rows) {
+  return rows == 0 ? 0.0 : times.seconds(std::max(static_cast<int32_t>(rows), times.narrowest()));
+}
+
+}  // namespace
+
+size_t prompt_chunk(size_t rows, size_t stages, const PassTimes& times, size_t usual, size_t most) {
+  const auto narrowest = static_cast<size_t>(times.narrowest()), widest = static_cast<size_t>(times.widest());
+  if (narrowest == 0) return std::max<size_t>(1, usual / 2);
+  if (narrowest == widest) return usual;
+  const size_t tried = std::clamp(policy::kWiderChunk * widest, policy::kPromptQuantum, most);
+  size_t best = usual;
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t chunk = std::min(policy::kPromptQuantum, most); chunk <= tried; chunk += policy::kPromptQuantum) {
+    const size_t full = std::min(chunk, rows);  // rows of all batches but the last
+    const double doubt = chunk > widest ? policy::kWiderGain : 1.0;
+    const double seconds =
+        doubt * (static_cast<double>(rows / full + stages - 1) * pass(times, full) + pass(times, rows % full));
+    if (seconds < least) best = chunk, least = seconds;
+  }
+  return best;
+}
+
+}  // namespace sluice
