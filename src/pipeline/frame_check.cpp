@@ -98,11 +98,15 @@ Status FrameCheck::check(const Batch& batch) {
                   " rows");
   for (const PathUpdate& update : batch.updates) SLUICE_TRY_STATUS(check(update));
   int32_t before = -1;
+  std::unordered_set<int32_t> written;  // cells, by threads that know nothing of each other
   for (const Row& row : batch.rows) {
     SLUICE_TRY_STATUS(check(row));
     if (row.index <= before) return refuse("rows are out of order");
+    if (!written.insert(row.cell.value).second) return refuse("two rows with one cell");
     before = row.index;
   }
+  for (const Refresh& refresh : batch.refreshes)
+    if (!written.insert(refresh.own.value).second) return refuse("a cell is refreshed that the batch writes already");
   for (const Draws& draws : batch.draws) SLUICE_TRY_STATUS(check(draws));
   SLUICE_TRY_STATUS(limits_.head ? check_for_head(batch) : check_for_layers(batch));
   return follow(batch);

@@ -308,9 +308,14 @@ TEST(Hosts, ADraftModelRunsWhereTheFileSays) {
       const json here = answer(method);
       const Arguments hosts = of_file("draft.toml", file);
       method.insert(method.end(), hosts.begin(), hosts.end());
-      const json there = answer(method);
-      EXPECT_EQ(there["tokens"], here["tokens"]) << method[1];
-      EXPECT_GT(there["drafted"], 0) << method[1];
+      // On a busy machine the whole answer may come before the draft model's first word.
+      int64_t drafted = 0;
+      for (int attempt = 0; drafted == 0 && attempt < 8; ++attempt) {
+        const json there = answer(method);
+        EXPECT_EQ(there["tokens"], here["tokens"]) << method[1];
+        drafted = there["drafted"];
+      }
+      EXPECT_GT(drafted, 0) << method[1];
     }
   EXPECT_TRUE(
       fails(run(of_file("draft.toml", stages + host_table(b, "role = \"draft\"\n"))), 2, {"--hosts", "--draft"}));
