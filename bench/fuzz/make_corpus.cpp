@@ -1,5 +1,5 @@
 // Writes the seeds of the fuzzing to the directories that are named: a small model of each family and vocabulary, a
-// head of each kind, and messages of each kind.
+// head of each kind, messages of each kind, and what comes over a connection to a stage.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -8,6 +8,7 @@
 #include "seeds.h"
 #include "support/random_message.h"
 #include "support/tiny_head.h"
+#include "transport/chunks.h"
 #include "wire/codec.h"
 
 namespace {
@@ -30,29 +31,80 @@ void write_heads(const std::filesystem::path& directory) {
     }
 }
 
+void write_bytes(const std::filesystem::path& path, const sluice::Bytes& bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file.exceptions(std::ios::failbit | std::ios::badbit);
+  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+}
+
 void write_messages(const std::filesystem::path& directory) {
   sluice::test::RandomMessages random(1);
   for (size_t kind = 0; kind < std::variant_size_v<sluice::Message>; ++kind)
     for (int i = 0; i < 20; ++i) {
-      const auto bytes = sluice::encode(random.of_kind(kind));
-      std::ofstream file(directory / (std::to_string(kind) + "-" + std::to_string(i)), std::ios::binary);
-      file.exceptions(std::ios::failbit | std::ios::badbit);
-      file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+      write_bytes(directory / (std::to_string(kind) + "-" + std::to_string(i)), sluice::encode(random.of_kind(kind)));
     }
+}
+
+// Two batches of a sequence as an honest peer sends them: a prompt, then a node below a commit.
+std::vector<sluice::Message> honest_batches() {
+  using namespace sluice;
+  constexpr SequenceId kSequence(0);
+  constexpr size_t kState = 4;
+  Batch prompt{.id = BatchId(0), .updates = {Open{kSequence, {}}}};
+  for (int32_t i = 0; i < 3; ++i)
+    prompt.rows.push_back({.sequence = kSequence,
+                           .token = 7 + i,
+                           .position = i,
+                           .cell = Cell(i),
+                           .parent = i > 0 ? Cell(i - 1) : Cell(),
+                           .kind = Row::Kind::kPrompt,
+                           .index = static_cast<uint16_t>(i)});
+  Batch first = prompt, second{.id = BatchId(2), .updates = {Commit{kSequence, Cell(3)}}};
+  first.id = BatchId(1);
+  first.updates.clear();
+  first.rows = {{.sequence = kSequence, .token = 9, .position = 3, .cell = Cell(3), .parent = Cell(2)}};
+  second.rows = {{.sequence = kSequence, .token = 9, .position = 4, .cell = Cell(5), .parent = Cell(3)}};
+  std::vector<Message> messages;
+  for (Batch* batch : {&prompt, &first, &second}) {
+    batch->hidden.assign(batch->rows.size() * kState, 0.5f);
+    messages.emplace_back(*batch);
+  }
+  messages.emplace_back(Amendment{.dead = {{BatchId(2), 0}}, .late_draws = {}});
+  return messages;
+}
+
+// The first byte says how large the pieces are in which the others come.
+void write_connections(const std::filesystem::path& directory) {
+  using namespace sluice;
+  test::RandomMessages random(2);
+  for (uint8_t i = 0; i < 40; ++i) {
+    ChunkWriter out;
+    Bytes all = {std::byte{i}}, piece;
+    const auto put = [&](const Message& message, Priority priority) {
+      out.add(encode(message), priority);
+      out.beat(i);
+      while (out.fill(piece)) all.insert(all.end(), piece.begin(), piece.end());
+    };
+    put(Hello{.epoch = i, .stage = StageId(0), .role = Hello::Role::kBatches}, Priority::kUrgent);
+    for (const Message& message : honest_batches()) put(message, Priority::kBulk);
+    put(random.of_kind(i % std::variant_size_v<Message>), Priority::kUrgent);
+    write_bytes(directory / std::to_string(i), all);
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: make_corpus MODELS HEADS MESSAGES\n");
+  if (argc != 5) {
+    std::fprintf(stderr, "usage: make_corpus MODELS HEADS MESSAGES CONNECTIONS\n");
     return 2;
   }
   try {
-    for (const int i : {1, 2, 3}) std::filesystem::create_directories(argv[i]);
+    for (const int i : {1, 2, 3, 4}) std::filesystem::create_directories(argv[i]);
     write_models(argv[1]);
     write_heads(argv[2]);
     write_messages(argv[3]);
+    write_connections(argv[4]);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "make_corpus: %s\n", e.what());
     return 1;
