@@ -2,18 +2,24 @@
 // or faster favours none: what bench/concurrency measures with.
 //
 //   sluice_alternate [-m FILE] --prompts FILE --concurrency N [--methods ar,specpipe,surge] [--tokens N]
-//                    [--seconds SECONDS] [--first K] [--threads N]
+//                    [--seconds SECONDS] [--others PART] [--first K] [--threads N]
 //
 // FILE has a message a line; N of them at a time are in flight, on an engine made for them: where its weights and cells
 // come to lie in memory changes its speed by some per cent. Measured is from when all have their first token until one
-// has its last. Prints one JSON object: of each method the tokens and the seconds, what entered as guesses, the batches
-// and the coordinator's CPU seconds.
+// has its last. A group of turns in one of which other processes took more than --others of the processors' time is
+// void and comes again. Prints one JSON object: of each method the tokens and the seconds, what entered as guesses, the
+// batches, the coordinator's CPU seconds, and how many groups were void.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
 
 #include "session/installation.h"
 #include "session/session.h"
@@ -23,12 +29,49 @@ namespace {
 using namespace sluice;
 using Clock = std::chrono::steady_clock;
 
+constexpr int32_t kMostVoid = 100;  // groups of turns that others disturb
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // What a method has done.
 struct Sums {
   int64_t tokens = 0, guesses = 0, batches = 0;
   double seconds = 0, coordinator_seconds = 0;
+
+  Sums& operator+=(const Sums& more) {
+    tokens += more.tokens;
+    guesses += more.guesses;
+    batches += more.batches;
+    seconds += more.seconds;
+    coordinator_seconds += more.coordinator_seconds;
+    return *this;
+  }
+};
+
+// What other processes, and the machine's other guests, take of its processors. Linux only.
+class Others {
+ public:
+  Others() : start_(Clock::now()), busy_(busy()), own_(own()) {}
+
+  // Since this was made, of the time of all processors.
+  double part() const {
+    const double others = (busy() - busy_) - (own() - own_);
+    return others / (seconds_since(start_) * std::thread::hardware_concurrency());
+  }
+
+ private:
+  // Seconds that processors have not been idle.
+  static double busy() {
+    std::ifstream file("/proc/stat");
+    std::string name;
+    double user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, soft_irq = 0, steal = 0;
+    file >> name >> user >> nice >> system >> idle >> wait >> irq >> soft_irq >> steal;
+    return (user + nice + system + irq + soft_irq + steal) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  }
+  static double own() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+  Clock::time_point start_;
+  double busy_, own_;
 };
 
 // Conversations at a time by one method.
@@ -85,6 +128,7 @@ struct Options {
   int32_t concurrency = 1;
   size_t first = 0;    // of the methods, which begins
   double seconds = 2;  // of each method at least
+  double others = 1;   // may take so much of the processors' time
 };
 
 Result<nlohmann::json> run(const Options& options) {
@@ -95,25 +139,37 @@ Result<nlohmann::json> run(const Options& options) {
   if (messages.size() < n) return input_error(options.prompts + " has fewer lines than --concurrency says");
 
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGiven, options.methods));
-  std::vector<Sums> sums(options.methods.size());
+  const size_t n_methods = options.methods.size();
+  std::vector<Sums> sums(n_methods);
   const auto too_little = [&](const Sums& each) { return each.seconds < options.seconds; };
-  for (size_t turn = 0; turn % (2 * sums.size()) != 0 || std::any_of(sums.begin(), sums.end(), too_little); ++turn) {
+  int32_t n_void = 0;
+  for (size_t group = 0; std::any_of(sums.begin(), sums.end(), too_little); ++group) {
     // There and back (0 1 2 2 1 0), and all of them hold the same ones before others come.
-    const size_t at = turn % (2 * sums.size()), group = turn / sums.size();
-    const size_t method = ((at < sums.size() ? at : 2 * sums.size() - 1 - at) + options.first) % sums.size();
-    const size_t begin = group * n % (messages.size() - n + 1);
-    SLUICE_TRY(const auto engine, session.make_engine(options.methods[method], options.concurrency));
-    Talks talks(*engine);
-    SLUICE_TRY_STATUS(talks.begin(session, options.methods[method], std::span(messages).subspan(begin, n)));
-    SLUICE_TRY_STATUS(talks.go_on(sums[method]));
+    std::vector<Sums> more(n_methods);
+    double others = 0;
+    for (size_t turn = 0; turn < 2 * n_methods; ++turn) {
+      const size_t method = ((turn < n_methods ? turn : 2 * n_methods - 1 - turn) + options.first) % n_methods;
+      const size_t begin = (2 * group + turn / n_methods) * n % (messages.size() - n + 1);
+      SLUICE_TRY(const auto engine, session.make_engine(options.methods[method], options.concurrency));
+      Talks talks(*engine);
+      SLUICE_TRY_STATUS(talks.begin(session, options.methods[method], std::span(messages).subspan(begin, n)));
+      const Others around;
+      SLUICE_TRY_STATUS(talks.go_on(more[method]));
+      others = std::max(others, around.part());
+    }
+    if (others > options.others) {
+      if (++n_void > kMostVoid) return input_error("others never leave this machine alone");
+      continue;
+    }
+    for (size_t i = 0; i < n_methods; ++i) sums[i] += more[i];
   }
-  nlohmann::json out;
-  for (size_t i = 0; i < sums.size(); ++i)
-    out[options.methods[i]] = {{"tokens", sums[i].tokens},
-                               {"seconds", sums[i].seconds},
-                               {"guesses", sums[i].guesses},
-                               {"batches", sums[i].batches},
-                               {"coordinator_seconds", sums[i].coordinator_seconds}};
+  nlohmann::json out = {{"void", n_void}};
+  for (size_t i = 0; i < n_methods; ++i)
+    out["methods"][options.methods[i]] = {{"tokens", sums[i].tokens},
+                                          {"seconds", sums[i].seconds},
+                                          {"guesses", sums[i].guesses},
+                                          {"batches", sums[i].batches},
+                                          {"coordinator_seconds", sums[i].coordinator_seconds}};
   return out;
 }
 
@@ -133,6 +189,8 @@ int main(int argc, char** argv) {
   app.add_option("--concurrency", options.concurrency, "conversations at a time")->capture_default_str();
   app.add_option("--first", options.first, "which method begins")->capture_default_str();
   app.add_option("--seconds", options.seconds, "of each method at least")->capture_default_str();
+  app.add_option("--others", options.others, "part of the processors' time that others may take")
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const auto out = run(options);
   if (!out) return std::fprintf(stderr, "%s\n", out.error().message.c_str()), 2;
