@@ -9,6 +9,7 @@ namespace sluice {
 struct Half {
   uint16_t bits;
 };
+inline constexpr float kLargestHalf = 65504.0f;
 struct BFloat16 {
   uint16_t bits;
 };

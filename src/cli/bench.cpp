@@ -202,6 +202,8 @@ class Bench {
     if (const Rule rule = session.request.sampling.rule; is_lossy(rule))
       out += std::string("LOSSY verification (") + name_of(kLossyRules, rule) +
              "): the text is not the target's own; figures of lossless methods are not comparable\n";
+    if (!session.exact())
+      out += std::string(kInexact) + ": states are rounded between stages, so the text is not the target's own\n";
     out += links_line() + heads_line() + load_line();
     const size_t n = points().size();
     if (report.conversations() < n)
@@ -247,6 +249,12 @@ class Bench {
     return out + "; tok/s and nN/K are one's\n";
   }
 
+  // Whether all methods gave the same tokens: the target's own, or those of its states as they were rounded.
+  json agreement(const BenchReport& report, bool exact) const {
+    const SessionOptions& session = options_.session;
+    return session.same_tokens() && (session.exact() || !exact) ? json(report.difference().empty()) : json();
+  }
+
   Status write(const BenchReport& report, bool last) const {
     return results_.write({{"data", options_.data},
                            {"tasks", options_.tasks},
@@ -257,7 +265,8 @@ class Bench {
                            {"turns", options_.turns}},
                           {{"summary", report.summary()},
                            {"complete", report.conversations() == points().size()},
-                           {"identical", options_.session.same_tokens() ? json(report.difference().empty()) : json()}},
+                           {"identical", agreement(report, /*exact=*/true)},
+                           {"methods_agree", agreement(report, /*exact=*/false)}},
                           last);
   }
 

@@ -188,6 +188,8 @@ class Load {
       run["stored"] = {{"asked", now.asked - seen_.asked}, {"missed", now.missed - seen_.missed}};
       seen_ = now;
     }
+    if (run.contains("states_out_of_range"))  // likewise
+      run["states_out_of_range"] = engine_.out_of_range() - std::exchange(seen_beyond_, engine_.out_of_range());
     run["id"] = talk.point->prompt->id;
     run["task"] = talk.point->prompt->task;
     run["temp"] = talk.point->temp;
@@ -210,6 +212,7 @@ class Load {
   bool counted_ = energy_ != nullptr;  // whether the counter has told of all that was done
   double begin_ = 0;                   // on the engine's clock
   Lookups seen_;                       // in all answers that have ended
+  uint64_t seen_beyond_ = 0;           // likewise, numbers of states that f16 could not hold
   int32_t free_places_;
   std::vector<Talk> talks_;
   std::deque<Talk*> timed_, waiting_;  // not begun: in the order of their times; in the order of the points

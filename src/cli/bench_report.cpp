@@ -81,6 +81,7 @@ void BenchReport::add_run(const BenchKey& key, const json& run) {
   if (pace.computing) pace_.computing = std::max(*pace.computing, pace_.computing.value_or(0.0));
   pace_.asked += pace.asked;
   pace_.missed += pace.missed;
+  out_of_range_ += run.value("states_out_of_range", uint64_t{0});
   compare(key, run);
 }
 
@@ -174,10 +175,17 @@ std::string BenchReport::table() const {
         out += '\n';
       }
   if (together) out += load_table();
-  out += energy_line() + pace_.text();
-  // Other rules give other tokens, method by method.
-  if ((options_->methods.size() > 1 || several.size() > 1) && options_->session.same_tokens())
-    out += "identical: " + (difference_.empty() ? "yes" : difference_) + "\n";
+  return out + energy_line() + pace_.text() + agreement_line();
+}
+
+// Other rules give other tokens, method by method.
+std::string BenchReport::agreement_line() const {
+  const bool several = options_->methods.size() > 1 || options_->concurrency.size() > 1;
+  const bool compared = several && options_->session.same_tokens();
+  const std::string same = difference_.empty() ? "yes" : difference_;
+  if (options_->session.exact()) return compared ? "identical: " + same + "\n" : "";
+  std::string out = kInexact + (compared ? "; the methods agree: " + same : std::string()) + "\n";
+  if (out_of_range_ > 0) out += out_of_range_text(out_of_range_) + "\n";
   return out;
 }
 

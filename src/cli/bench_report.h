@@ -62,6 +62,7 @@ class BenchReport {
   void compare(const BenchKey& key, const nlohmann::json& run);
   double speedup(const CellKey& key) const;
   std::string energy_line() const;
+  std::string agreement_line() const;
   std::string load_table() const;
   std::string table_cell(const CellKey& key) const;
 
@@ -72,6 +73,7 @@ class BenchReport {
       reference_;
   std::string difference_;
   Pace pace_;
+  uint64_t out_of_range_ = 0;  // numbers of states that f16 could not hold
 };
 
 }  // namespace sluice

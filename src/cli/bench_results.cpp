@@ -68,6 +68,7 @@ json default_of(const std::string& setting) {
   if (setting == "arrivals_seed") return options.arrivals_seed;
   if (setting == "also") return options.also;
   if (setting == "also_seconds") return options.also_seconds;
+  if (setting == "activations") return name_of(kActivations, options.session.activations);
   if (setting == "draft_vocab") return options.session.draft_vocab;
   return {};
 }
@@ -145,6 +146,7 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
       {"ignore_eos", request.ignore_end}};
   for (const MethodOption& option : method_option_table())
     settings.emplace_back(option.key(), option.in(request.method_options));
+  settings.emplace_back("activations", name_of(kActivations, asked.activations));
   settings.emplace_back("lossy", name_of(kLossyRules, sampling.rule));
   settings.emplace_back("lossy_p", sampling.accept_p);
   settings.emplace_back("arrivals", options.arrivals);

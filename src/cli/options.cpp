@@ -155,6 +155,9 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
       command, "--compute", options.compute, kComputes,
       "full; lazy: only the committed path (with --executor virtual); or stored: stages take the time of --profile, "
       "and answers come from --memo");
+  add_choice(command, "--activations", options.activations, kActivations,
+             "As what hidden states go from a stage to the next: f32, exact; or f16, half the bytes, but another text "
+             "than the model's own (the same for all methods with the same cuts)");
   command.add_option("--memo", options.memo,
                      "File that keeps what --compute lazy has computed, for other schedules over the same texts, and "
                      "for --compute stored");

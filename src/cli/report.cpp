@@ -59,6 +59,15 @@ std::string emulated_links(const Session& session) {
   return paced ? session.profile()->links_text() : "";
 }
 
+namespace {
+
+std::string exactness_text(const Session& session, const Engine& engine) {
+  if (!session.options().exact()) return kInexact;
+  return is_lossy(session.options().request.sampling.rule) ? "lossy" : name(engine.exactness());
+}
+
+}  // namespace
+
 nlohmann::json to_json(const Session& session, const Engine& engine, const Answer& answer) {
   const SessionOptions& options = session.options();
   const Rule rule = options.request.sampling.rule;
@@ -74,7 +83,8 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Answe
       {"stages", session.cuts().size()},
       {"width", options.request.method_options.width},
       {"compute", name_of(kComputes, options.compute)},
-      {"exactness", is_lossy(rule) ? "lossy" : name(engine.exactness())},
+      {"exactness", exactness_text(session, engine)},
+      {"activations", name_of(kActivations, options.activations)},
       {"verify", name_of(kLosslessRules, rule)},
       {"lossy", name_of(kLossyRules, rule)},
       {"simulated_time", options.simulated()},
@@ -100,6 +110,7 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Answe
       {"coordinator_seconds", engine.coordinator_seconds()},
       {"stage_utilisation", figures.stage_utilisation}};
   if (session.profile() && !options.simulated()) j["stage_computing"] = figures.stage_computing;
+  if (!options.exact()) j["states_out_of_range"] = engine.out_of_range();
   if (options.compute == Compute::kStored)
     j["stored"] = {{"asked", engine.lookups().asked}, {"missed", engine.lookups().missed}};
   for (const auto& [name, values] : request.method.policy->figures()) j[name] = values;
@@ -107,6 +118,11 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Answe
     j["trial"] = {{"plain_tokens_per_second", answer.trial->plain_rate()},
                   {"speculative_tokens_per_second", answer.trial->speculative_rate()}};
   return j;
+}
+
+std::string out_of_range_text(uint64_t n) {
+  return fmt::format(
+      "Numbers of states beyond f16's range: {}; they became its largest (--activations f32 keeps them).", n);
 }
 
 Pace pace_of(const nlohmann::json& run) {
@@ -152,12 +168,14 @@ std::string summary(const Session& session, const Engine& engine, const Answer& 
   text += method == "ar" ? ", plain decoding" : " by " + method;
   if (answer.trial && ended_plainly(request, *answer.trial)) text += " and plain decoding";
   if (is_lossy(session.options().request.sampling.rule)) text += ", lossy";
+  if (!session.options().exact()) text += std::string(", ") + kInexact;
   if (plain > 0) text += fmt::format(", {:.2f} x plain ({})", rate / plain, speed(plain));
   if (at_most > 0) text += fmt::format(", at least {:.2f} x plain (at most {})", rate / at_most, speed(at_most));
   text += ".";
   if (request.stats.drafted > 0)
     text += fmt::format(" {} of {} right.", request.stats.accepted,
                         count(static_cast<size_t>(request.stats.drafted), "guess", "guesses"));
+  if (engine.out_of_range() > 0) text += " " + out_of_range_text(engine.out_of_range());
   return plain > 0 ? text + warning(session, request, *answer.trial) : text;
 }
 

@@ -9,6 +9,9 @@
 
 namespace sluice {
 
+// What stands with a result where states were rounded on their way from stage to stage.
+inline constexpr const char* kInexact = "inexact: activations f16";
+
 // The JSON object of `sluice run --json`.
 nlohmann::json to_json(const Session& session, const Engine& engine, const Answer& answer);
 
@@ -33,6 +36,9 @@ struct Pace {
 };
 // By one run of `sluice run --json`.
 Pace pace_of(const nlohmann::json& run);
+
+// What is said of so many states that f16 could not hold.
+std::string out_of_range_text(uint64_t n);
 
 // Writes the trace that --trace asked for; nothing if the path is empty.
 Status write_trace(const Session& session, const Engine& engine, const Answer& answer, const std::string& path);

@@ -1,6 +1,7 @@
 #include "compute/cpu_stage_runner.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "compute/block.h"
 #include "compute/cpu_block.h"
 #include "compute/fetch_distance.h"
+#include "compute/rounding.h"
 
 namespace sluice {
 namespace {
@@ -23,6 +25,7 @@ class CpuStageRunner final : public StageRunner {
   std::span<const float> tap(size_t i) const override {
     return {taps_[i].as<float>(), rows_in_taps_ * static_cast<size_t>(h_.d_model)};
   }
+  uint64_t take_out_of_range() override { return n_beyond_.exchange(0); }
   void logits(std::span<const float> hidden, std::span<float> logits) override;
   Spread spread() override;
 
@@ -36,6 +39,8 @@ class CpuStageRunner final : public StageRunner {
   void embed(Token token, std::span<float> out) const;
   void forget_embedding(size_t n_read);
   void keep_tap(int32_t layer, const float* hidden, Part rows);
+  bool is_rounded(int32_t layer) const { return std::ranges::find(options_.rounded, layer) != options_.rounded.end(); }
+  void round(float* hidden, Part rows);
 
   StageOptions options_;
   HyperParameters h_;
@@ -50,6 +55,7 @@ class CpuStageRunner final : public StageRunner {
   std::vector<Memory> taps_;    // [tap][rows, d_model]
   size_t rows_in_taps_ = 0;
   size_t rows_embedded_ = 0;  // since the embedding's pages were given back
+  std::atomic<uint64_t> n_beyond_ = 0;
 };
 
 CpuStageRunner::CpuStageRunner(const ModelFile& model, const StageOptions& options, StageWeights weights)
@@ -125,6 +131,9 @@ void CpuStageRunner::run(std::span<const Row> rows, std::span<float> hidden) {
     for (int32_t i = 0; i < options_.range.count(); ++i) {
       keep_tap(options_.range.first + i, hidden.data(), mine);
       block(thread, layers_[static_cast<size_t>(i)], hidden.data());
+      if (!is_rounded(options_.range.first + i + 1)) continue;
+      round(hidden.data(), mine);
+      thread.own_rows_written();
     }
     keep_tap(options_.range.last, hidden.data(), mine);
   });
@@ -154,6 +163,12 @@ void CpuStageRunner::keep_tap(int32_t layer, const float* hidden, Part rows) {
     if (options_.taps[i] == layer)
       std::copy(hidden + rows.begin * h_.d_model, hidden + rows.end * h_.d_model,
                 taps_[i].as<float>() + rows.begin * h_.d_model);
+}
+
+// Its own rows, as with taps.
+void CpuStageRunner::round(float* hidden, Part rows) {
+  const std::span mine(hidden + rows.begin * h_.d_model, hidden + rows.end * h_.d_model);
+  if (const int64_t n = round_to_half(mine); n > 0) n_beyond_ += static_cast<uint64_t>(n);
 }
 
 void CpuStageRunner::logits(std::span<const float> hidden, std::span<float> logits) {

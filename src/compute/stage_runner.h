@@ -45,6 +45,10 @@ class StageRunner {
   // The tapped hidden states of the last run(): [rows, d_model] of options().taps[i].
   virtual std::span<const float> tap(size_t i) const = 0;
 
+  // How many numbers of states could not be held by f16, where options().rounded has them rounded, since this was asked
+  // last.
+  virtual uint64_t take_out_of_range() { return 0; }
+
   // The output head on some hidden states. hidden: [n, d_model]; logits: [n, n_logits], those of the options or
   // the model's. REQUIRES: with_head.
   virtual void logits(std::span<const float> hidden, std::span<float> logits) = 0;

@@ -96,6 +96,7 @@ class Engine {
   // CPU seconds that the coordinator itself has used, and the batches that it composed.
   double coordinator_seconds() const { return coordinator_seconds_; }
   Lookups lookups() const;                        // of all models
+  uint64_t out_of_range() const;                  // numbers of the target's states that f16 could not hold
   int64_t batches() const { return n_batches_; }  // of the target
   double now() const { return executor_->now(); }
   Exactness exactness() const { return executor_->exactness(); }

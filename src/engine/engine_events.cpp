@@ -49,6 +49,12 @@ Lookups Engine::lookups() const {
   return all;
 }
 
+uint64_t Engine::out_of_range() const {
+  uint64_t all = 0;
+  for (const StageClock& stage : target().traffic().stages()) all += stage.out_of_range;
+  return all;
+}
+
 Lane& Engine::lane_of(ModelId model) {
   SLUICE_CHECK(model.valid() && static_cast<size_t>(model.value) < lanes_.size(), "the model is one of this engine");
   return lanes_[static_cast<size_t>(model.value)];

@@ -57,6 +57,7 @@ class Layers final : public Computation {
     runner_->logits(hidden_, logits);
   }
 
+  uint64_t take_out_of_range() override { return runner_->take_out_of_range(); }
   Spread spread() override { return runner_->spread(); }
   Exactness exactness() const override { return runner_->exactness(); }
 
@@ -111,6 +112,7 @@ class LazyModel final : public Computation {
     runner_.logits(asked, logits);
   }
   std::optional<PathKey> key(const Row& row) const override { return runner_.key(row); }
+  uint64_t take_out_of_range() override { return runner_.take_out_of_range(); }
   Spread spread() override { return runner_.spread(); }
   Exactness exactness() const override { return runner_.exactness(); }
 

@@ -40,6 +40,9 @@ class Computation {
   // kept by path; then logits are computed only when they are asked for.
   virtual std::optional<PathKey> key(const Row&) const { return std::nullopt; }
 
+  // StageRunner::take_out_of_range().
+  virtual uint64_t take_out_of_range() { return 0; }
+
   // Keeps what it computes, with states of so many bytes, for the case that other stages are lost.
   virtual void keep_journal(int64_t /*bytes*/) {}
   virtual Journal* journal() { return nullptr; }  // null: there is none

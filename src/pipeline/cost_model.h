@@ -6,27 +6,33 @@
 #include <span>
 #include <vector>
 
+#include "base/half.h"
 #include "base/ids.h"
 #include "base/layer_range.h"
 #include "base/profile.h"
 #include "base/result.h"
+#include "wire/recipe.h"
 
 namespace sluice {
 
 class CostModel {
  public:
-  CostModel(Profile profile, std::vector<LayerRange> cuts, int32_t d_model)
-      : profile_(std::move(profile)), cuts_(std::move(cuts)), d_model_(d_model) {}
+  CostModel(Profile profile, std::vector<LayerRange> cuts, int32_t d_model, Activations activations = Activations::kF32)
+      : profile_(std::move(profile)),
+        cuts_(std::move(cuts)),
+        d_model_(d_model),
+        number_bytes_(activations == Activations::kF16 ? kHalfBytes : kFloatBytes) {}
 
   // Seconds that `stage` takes for a batch of which it computes `rows` rows and `head_rows` logits.
   double stage_seconds(StageId stage, int32_t rows, int32_t head_rows) const;
   // Of the slowest stage at width 1: the length of a pipeline step.
   double step_seconds() const;
 
-  // What travels, in bytes. Hidden states (f32) come with rows from a stage to the next, and to the heads.
+  // What travels, in bytes. Hidden states come with rows from a stage to the next, and to the heads (f32).
   static constexpr double kMessageBytes = 64.0;  // verdicts, amendments, reports
   static double batch_bytes(int32_t rows) { return kMessageBytes + kRowBytes * rows; }
-  double state_bytes(int32_t rows) const { return batch_bytes(rows) + 4.0 * rows * d_model_; }
+  double state_bytes(int32_t rows) const { return batch_bytes(rows) + number_bytes_ * rows * d_model_; }
+  double tap_bytes(int32_t rows) const { return batch_bytes(rows) + kFloatBytes * rows * d_model_; }
 
   // The ways that batches go, i from 0 to the number of stages: to stage i, from the coordinator or the stage before;
   // at the end, with the outcome, to the coordinator.
@@ -38,12 +44,13 @@ class CostModel {
   const Profile& profile() const { return profile_; }
 
  private:
-  static constexpr double kRowBytes = 32.0;
+  static constexpr double kRowBytes = 32.0, kFloatBytes = sizeof(float), kHalfBytes = sizeof(Half);
   Link direct(StageId stage) const;
 
   Profile profile_;
   std::vector<LayerRange> cuts_;
   int32_t d_model_;
+  double number_bytes_;  // of a state on its way to the next stage
 };
 
 // Cuts `n_layers` layers into `n_stages` ranges such that the dearest stage is as cheap as can be; the first stage pays

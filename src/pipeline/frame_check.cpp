@@ -71,6 +71,7 @@ StageLimits StageLimits::of(const StageRecipe& recipe, const ModelFile& model) {
           .n_tokens = model.hparams().n_vocab,
           .foreign_tokens = recipe.options.foreign_tokens,
           .d_state = takes_states ? model.hparams().d_model : 0,
+          .activations = recipe.options.activations(),
           .head = {}};
 }
 
@@ -93,9 +94,13 @@ Status FrameCheck::check(const Batch& batch) {
   if (!(batch.after >= 0.0) || !std::isfinite(batch.after))
     return refuse("a batch " + std::to_string(batch.after) + " s after the one before");
   SLUICE_TRY_STATUS(check_within("the number of rows", std::ssize(batch.rows), int64_t{limits_.max_rows} + 1));
-  if (batch.hidden.size() != n_rows * static_cast<size_t>(limits_.d_state))
-    return refuse(std::to_string(batch.hidden.size()) + " numbers as the states of " + std::to_string(n_rows) +
-                  " rows");
+  const bool halves = limits_.activations == Activations::kF16;
+  if (halves ? !batch.hidden.empty() : !batch.halves.empty())
+    return refuse(std::string("states as ") +
+                  (halves ? "f32, to a stage that takes f16" : "f16, to one that takes f32"));
+  const size_t n = halves ? batch.halves.size() : batch.hidden.size();
+  if (n != n_rows * static_cast<size_t>(limits_.d_state))
+    return refuse(std::to_string(n) + " numbers as the states of " + std::to_string(n_rows) + " rows");
   for (const PathUpdate& update : batch.updates) SLUICE_TRY_STATUS(check(update));
   int32_t before = -1;
   std::unordered_set<int32_t> written;  // cells, by threads that know nothing of each other

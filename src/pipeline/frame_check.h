@@ -29,9 +29,10 @@ namespace sluice {
 // What the messages to a stage may hold.
 struct StageLimits {
   int32_t n_cells = 0, max_rows = 0;
-  int32_t n_tokens = 0;         // of the vocabulary
-  bool foreign_tokens = false;  // rows may hold others
-  int32_t d_state = 0;          // numbers that a batch brings for a row: 0 or d_model
+  int32_t n_tokens = 0;                         // of the vocabulary
+  bool foreign_tokens = false;                  // rows may hold others
+  int32_t d_state = 0;                          // numbers that a batch brings for a row: 0 or d_model
+  Activations activations = Activations::kF32;  // as which it brings them
   std::optional<HeadParameters> head;
 
   static StageLimits of(const StageRecipe& recipe, const ModelFile& model);

@@ -25,6 +25,7 @@ class LazyRunner {
   // logits: [rows, n_vocab]. REQUIRES: the rows have been entered, and nothing on their paths was given out again.
   void logits(std::span<const Row> rows, std::span<float> logits);
 
+  uint64_t take_out_of_range() { return runner_->take_out_of_range(); }
   Spread spread() { return runner_->spread(); }
   Exactness exactness() const { return runner_->exactness(); }
 

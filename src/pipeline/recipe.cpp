@@ -12,10 +12,12 @@ namespace sluice {
 
 namespace {
 
-// Tells the paths of one model from those of others: by all that is in its files, and the type of its KV cache.
-Result<PathKey> paths_of(const ModelFile& model, KvType kv) {
+// Tells the paths of one model from those of others: by all that is in its files, the type of its KV cache, and where
+// states are rounded.
+Result<PathKey> paths_of(const ModelFile& model, const StageOptions& options) {
   SLUICE_TRY(const Sha256 files, model.identity());
-  PathKey key = PathKey{}.with(static_cast<uint64_t>(kv));
+  PathKey key = PathKey{}.with(static_cast<uint64_t>(options.kv));
+  for (const int32_t layer : options.rounded) key = key.with(static_cast<uint64_t>(layer));
   for (size_t i = 0; i < files.bytes.size(); i += sizeof(uint64_t)) {
     uint64_t word = 0;
     std::memcpy(&word, &files.bytes[i], sizeof word);
@@ -78,6 +80,9 @@ std::vector<StageRecipe> recipes_for(const ModelFile& model, const PipelineOptio
                            .candidates = options.candidates,
                            .guessable = options.guessable};
   std::vector<StageRecipe> recipes(options.cuts.size(), common);
+  std::vector<int32_t> rounded;
+  if (options.activations == Activations::kF16)
+    for (size_t s = 1; s < recipes.size(); ++s) rounded.push_back(options.cuts[s].first);
   for (size_t s = 0; s < recipes.size(); ++s) {
     StageRecipe& recipe = recipes[s];
     recipe.stage = StageId(static_cast<int32_t>(s));
@@ -87,6 +92,7 @@ std::vector<StageRecipe> recipes_for(const ModelFile& model, const PipelineOptio
     recipe.options.range = lazy ? LayerRange{0, model.hparams().n_layers} : options.cuts[s];
     recipe.options.with_embedding = recipe.options.range.first == 0;
     recipe.options.with_head = recipe.last;
+    recipe.options.rounded = rounded;
     for (const int32_t layer : options.taps)
       if (layer > 0 && stage_of_layer(options.cuts, layer) == recipe.stage.value) recipe.options.taps.push_back(layer);
   }
@@ -123,7 +129,7 @@ Result<Worker> make_worker(const StageRecipe& recipe, const ModelFile& model, st
     case Kind::kStored:
     case Kind::kLazy: {
       SLUICE_TRY(auto runner, make_stage_runner(model, recipe.options));
-      SLUICE_TRY(const PathKey key, paths_of(model, recipe.options.kv));
+      SLUICE_TRY(const PathKey key, paths_of(model, recipe.options));
       computation = lazy_model(LazyRunner(std::move(runner), key, d_model));
       if (memo == nullptr) memo = std::make_shared<Memo>();
       break;

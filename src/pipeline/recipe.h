@@ -18,6 +18,7 @@ namespace sluice {
 struct PipelineOptions {
   std::vector<LayerRange> cuts;
   KvType kv = KvType::kF16;
+  Activations activations = Activations::kF32;  // between its stages
   int32_t n_cells = 0;
   int32_t max_rows = kMostRows;
   int32_t threads = 1;  // a stage

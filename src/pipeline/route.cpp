@@ -13,7 +13,8 @@ void route(Worker::Done done, ModelId model, StageId stage, bool last, double be
                 .end = end,
                 .rows_computed = static_cast<uint16_t>(done.rows_computed),
                 .model = model,
-                .lookups = done.lookups});
+                .lookups = done.lookups,
+                .out_of_range = done.out_of_range});
   if (last) {
     done.outcome.model = model;
     links.conclude(std::move(done.outcome));

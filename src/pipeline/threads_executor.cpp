@@ -202,12 +202,14 @@ class ThreadsExecutor final : public Executor {
     }
 
     void pass_on(Batch batch) override {
-      const double bytes = state_bytes(static_cast<int32_t>(batch.rows.size()));
+      const auto rows = static_cast<int32_t>(batch.rows.size());
+      const double bytes = model_.pacing ? model_.pacing->state_bytes(rows) : 0.0;
       executor_.send_batch(model_, stage_ + 1, std::move(batch), bytes, now_);
     }
     // The heads sit beside the coordinator. What it asks of them once it knows of the taps comes after these.
     void tap(Taps taps) override {
-      const auto arrival = executor_.send(model_.links.taps[stage_], state_bytes(rows_of(taps)), now_);
+      const double bytes = model_.pacing ? model_.pacing->tap_bytes(rows_of(taps)) : 0.0;
+      const auto arrival = executor_.send(model_.links.taps[stage_], bytes, now_);
       executor_.send_taps(std::move(taps), arrival);
     }
     void report(StageReport report) override {
@@ -223,8 +225,6 @@ class ThreadsExecutor final : public Executor {
     }
 
    private:
-    double state_bytes(int32_t rows) const { return model_.pacing ? model_.pacing->state_bytes(rows) : 0.0; }
-
     ThreadsExecutor& executor_;
     Model& model_;
     size_t stage_;

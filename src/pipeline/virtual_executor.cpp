@@ -321,7 +321,7 @@ class VirtualExecutor final : public Executor {
     }
     // The heads sit beside the coordinator.
     void tap(Taps taps) override {
-      const double arrival = executor_.send(model_.links.taps[stage_], model_.cost.state_bytes(rows_of(taps)));
+      const double arrival = executor_.send(model_.links.taps[stage_], model_.cost.tap_bytes(rows_of(taps)));
       executor_.plan(model_, arrival, Order::kArrive, [&to = executor_, t = std::make_shared<Taps>(std::move(taps))] {
         for (Model& head : to.models_)
           if (head.is_head) head.stages.front().worker.receive(*t);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "pipeline/packing.h"
+
 namespace sluice {
 
 void Worker::amend(const Amendment& amendment) {
@@ -27,6 +29,7 @@ void Worker::follow(const Batch& batch) {
 }
 
 Worker::Done Worker::process(Batch batch) {
+  if (!batch.halves.empty()) unpack_states(batch);
   follow(batch);
   if (ending_) ending_->enter(batch);
   computation_->enter(batch);
@@ -42,6 +45,7 @@ Worker::Done Worker::process(Batch batch) {
     done.head_rows = ending_->conclude(batch, *computation_, done.outcome);
     done.lookups = ending_->take_lookups();
   }
+  done.out_of_range = computation_->take_out_of_range();
   done.onward = std::move(batch);
   return done;
 }

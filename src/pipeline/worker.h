@@ -26,9 +26,10 @@ class Worker {
     std::optional<Taps> taps;   // for the heads
     int32_t rows_computed = 0;  // those that the journal knew are not among them; when lazy: that would have been
     int32_t head_rows = 0;
-    Lookups lookups;  // where it is kept by path
+    Lookups lookups;            // where it is kept by path
+    uint64_t out_of_range = 0;  // numbers of states that f16 can't hold, where they are rounded to it
   };
-  // Batches come in FIFO order.
+  // Batches come in FIFO order, their states packed or not (pack_states); they leave as f32.
   Done process(Batch batch);
 
   // What a stage of the target has tapped. REQUIRES: a head's worker.

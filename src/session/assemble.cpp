@@ -20,7 +20,8 @@ class Assembler {
   Result<Assembly> assemble() {
     engine_.cuts = parts_.cuts;
     if (parts_.profile) SLUICE_TRY_STATUS(parts_.profile->check_stages(parts_.cuts.size()));
-    if (parts_.profile) engine_.cost.emplace(*parts_.profile, parts_.cuts, parts_.model->hparams().d_model);
+    if (parts_.profile)
+      engine_.cost.emplace(*parts_.profile, parts_.cuts, parts_.model->hparams().d_model, parts_.activations);
     SLUICE_TRY_STATUS(add_target());
     for (const ModelFile* draft : parts_.drafts) SLUICE_TRY_STATUS(add_draft(*draft));
     if (parts_.head != nullptr) SLUICE_TRY_STATUS(add_head(*parts_.head));
@@ -34,6 +35,7 @@ class Assembler {
   Status add_target() {
     PipelineOptions options = shared_options();
     options.cuts = parts_.cuts;
+    options.activations = parts_.activations;
     options.n_cells = engine_.n_cells;
     if (parts_.head != nullptr) options.taps = parts_.head->parameters().tapped_layers();
     if (!parts_.hosts.empty()) return add_remote_target(options);

@@ -39,12 +39,13 @@ struct Parts {
   std::shared_ptr<Memo> memo;                               // lazy if there is one, stored on the real clock
   std::string memo_file;                                    // the same, on the last stage\'s host
   KvType kv = KvType::kF16;
-  int32_t threads = 1;        // a stage
-  int32_t n_draft_cells = 0;  // of each draft model and head
-  int32_t candidates = 16;    // that a draft model or head gives for a node
-  int32_t draft_vocab = 0;    // tokens that draft models guess among, the first ones; 0: all
-  int32_t head_guesses = 1;   // tokens in a row, of a head that guesses several
-  EngineOptions engine;       // its drafts, cuts and cost are filled in
+  Activations activations = Activations::kF32;  // between the model's stages
+  int32_t threads = 1;                          // a stage
+  int32_t n_draft_cells = 0;                    // of each draft model and head
+  int32_t candidates = 16;                      // that a draft model or head gives for a node
+  int32_t draft_vocab = 0;                      // tokens that draft models guess among, the first ones; 0: all
+  int32_t head_guesses = 1;                     // tokens in a row, of a head that guesses several
+  EngineOptions engine;                         // its drafts, cuts and cost are filled in
 };
 
 struct Assembly {

@@ -29,6 +29,7 @@ inline constexpr Choice<Compute> kComputes[] = {
     {"full", Compute::kFull}, {"lazy", Compute::kLazy}, {"stored", Compute::kStored}};
 
 inline constexpr Choice<KvType> kKvTypes[] = {{"f16", KvType::kF16}, {"f32", KvType::kF32}};
+inline constexpr Choice<Activations> kActivations[] = {{"f32", Activations::kF32}, {"f16", Activations::kF16}};
 
 // A rule of verification has two names: which lossless one it is, and which lossy one.
 inline constexpr Choice<Rule> kLosslessRules[] = {{"match", Rule::kMatch}, {"reject", Rule::kReject}};
@@ -69,9 +70,10 @@ struct SessionOptions {
   std::string memo;     // a file that keeps what lazy runs computed, for stored ones too; empty: none
   int32_t context = 0;  // 0: the model's, at most policy::kDefaultContext
   KvType kv = KvType::kF16;
-  int32_t threads = 0;  // a stage; 0: the machine's cores shared by the stages
-  bool raw = false;     // prompts are plain text, no messages
-  bool trace = false;   // engines record all that happens
+  Activations activations = Activations::kF32;  // between stages
+  int32_t threads = 0;                          // a stage; 0: the machine's cores shared by the stages
+  bool raw = false;                             // prompts are plain text, no messages
+  bool trace = false;                           // engines record all that happens
   OnDownload on_download = [](const std::string&, uint64_t, uint64_t) { return true; };  // of named models
 
   // A line for the user when a host is lost, and when others have its stages. Of any thread.
@@ -85,6 +87,8 @@ struct SessionOptions {
   bool hosts_say_layers() const { return !hosts.empty() && hosts.front().layers > 0; }
   bool simulated() const { return executor == ExecutorKind::kVirtual; }
   bool lazy() const { return compute != Compute::kFull; }  // or stored: what is needed of it is computed so
+  // Whether the text is the model's own, as plain decoding in one process says it.
+  bool exact() const { return activations == Activations::kF32; }
   bool same_tokens() const { return request.sampling.rule == Rule::kMatch; }  // whatever the method
 };
 

@@ -61,6 +61,10 @@ Result<Session> Session::open(const SessionOptions& options, Heads heads, const 
   }
   SLUICE_TRY(session.cuts_, choose_cuts(*session.model_, session.options_, session.profile_));
   session.options_.stages = static_cast<int32_t>(session.cuts_.size());
+  if (!options.exact() && session.options_.stages == 1)
+    return input_error(
+        "--activations f16 is how stages send each other states, and there is one stage: leave it out, or add --stages "
+        "or --hosts");
   if (options.threads == 0) {  // simulated stages take turns, and stages elsewhere have cores of their own
     const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
     const bool alone = options.simulated() || !options.hosts.empty();
@@ -232,6 +236,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
               .memo = memo_,
               .memo_file = options_.memo,
               .kv = options_.kv,
+              .activations = options_.activations,
               .threads = options_.threads,
               .n_draft_cells = engine.n_cells + policy::kDraftedAhead,
               .candidates = options_.request.method_options.children,

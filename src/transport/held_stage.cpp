@@ -8,6 +8,7 @@
 
 #include "compute/foreign_products.h"
 #include "pipeline/delayed_queue.h"
+#include "pipeline/packing.h"
 #include "pipeline/stage_memory.h"
 #include "transport/emulated_link.h"
 #include "transport/weight_fetch.h"
@@ -359,6 +360,7 @@ double HeldStage::seconds_to(std::chrono::steady_clock::time_point time) const {
 }
 
 void HeldStage::pass_on(Batch batch) {
+  if (made_->recipe.options.activations() == Activations::kF16) pack_states(batch);
   batch.after = passed_on_.lap();
   send(*ways_.onward, std::move(batch), Priority::kBulk);
 }

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/half.h"
 #include "base/ids.h"
 #include "wire/draws.h"
 #include "wire/sampling.h"
@@ -101,6 +102,7 @@ struct Batch {
   std::vector<Feature> features;   // of a head's rows, at most one each
   std::vector<Refresh> refreshes;  // of a head: before the rows
   std::vector<float> hidden;       // [rows, d_model], empty on the way into the first stage
+  std::vector<Half> halves;        // between processes, if states travel as f16: instead of `hidden`
   double after = 0;  // between processes: seconds since its sender sent the one before, on the sender's clock
 };
 

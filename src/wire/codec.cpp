@@ -50,7 +50,7 @@ template <class T>
 constexpr bool is_scalar = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 // Every value of its bits is one: lists of them are copied as they are.
 template <class T>
-constexpr bool is_number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+constexpr bool is_number = (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) || std::is_same_v<T, Half>;
 template <class T>
 constexpr bool is_list = is_a<T, std::vector> || std::is_same_v<T, std::string>;
 

@@ -14,6 +14,10 @@ namespace sluice {
 
 enum class KvType : uint8_t { kF16, kF32 };
 
+// How hidden states go from a stage to the next. With kF16 they are rounded there, on every executor, so the text is
+// another one; which, the cuts say.
+enum class Activations : uint8_t { kF32, kF16 };
+
 // Layers of a model on one device.
 struct StageOptions {
   LayerRange range;
@@ -27,6 +31,10 @@ struct StageOptions {
   // Rows may hold tokens of a larger vocabulary: their embedding is zero. (Else such a token ends the program.)
   bool foreign_tokens = false;
   std::vector<int32_t> taps;  // layers whose output is kept: tap l is the hidden state after layer l (0: the embedding)
+  // Activations::kF16: the layers after which states go to another stage, and are rounded. Of all stages, so that a
+  // stage knows how they come and how they leave, and a model that one stage computes alone says what all would.
+  std::vector<int32_t> rounded = {};
+  Activations activations() const { return rounded.empty() ? Activations::kF32 : Activations::kF16; }
   bool operator==(const StageOptions&) const = default;
 };
 

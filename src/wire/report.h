@@ -71,6 +71,7 @@ struct StageReport {
   // Of a stage that keeps a pace: seconds that it computed, of those from `begin` to `end`.
   double computed = 0;
   Lookups lookups;
+  uint64_t out_of_range = 0;  // numbers of states that f16 can't hold, where they are rounded to it
 };
 
 // A worker is gone, and with it what it held of every sequence.

@@ -223,6 +223,25 @@ TEST_F(Bench, ShowsItsTableEvenIfTheFileCannotBeWritten) {
   EXPECT_NE(ran.err.find("sluice: --json /dev/full"), std::string::npos) << ran.err;
 }
 
+TEST_F(Bench, RunsWithRoundedStatesAreMarkedAndNeverTakenForOthers) {
+  const std::string out = temp_path("f16-bench.json");
+  const auto bench = [&](const Program::Arguments& more) {
+    Program::Arguments arguments = {"--tasks", "sums",       "--methods", "ar,specpipe", "--stages",
+                                    "2",       "--executor", "virtual",   "--json",      out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(with(arguments));
+  };
+  const Ran ran = bench({"--activations", "f16"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_NE(ran.out.find("inexact: activations f16; the methods agree: yes"), std::string::npos) << ran.out;
+  EXPECT_EQ(ran.out.find("identical"), std::string::npos);
+  const json j = read(out);
+  EXPECT_TRUE(j["identical"].is_null());
+  EXPECT_EQ(j["methods_agree"], true);
+  for (const json& run : j["runs"]) EXPECT_EQ(run["exactness"], "inexact: activations f16");
+  EXPECT_TRUE(fails(bench({}), 2, {"activations was \"f16\" and is \"f32\""}));
+}
+
 TEST_F(Bench, LossyRunsAreMarkedAndNeverTakenForOthers) {
   const std::string out = temp_path("lossy-bench.json");
   const auto bench = [&](const Program::Arguments& more) {

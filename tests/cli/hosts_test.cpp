@@ -113,6 +113,30 @@ TEST(Hosts, OneTwoAndThreeGiveTheSameTokensAsOneProcess) {
   EXPECT_EQ(answer({"--hosts", addresses({&a, &b, &a, &c})})["stages"], 4) << "a host may hold several";
 }
 
+TEST(Hosts, PassOnStatesAsF16IfAskedTo) {
+  const StageProcess a, b;
+  for (const Arguments& method : methods()) {
+    Arguments f16 = method;
+    f16.insert(f16.end(), {"--activations", "f16"});
+    Arguments here = f16, there = f16, simulated = f16;
+    here.insert(here.end(), {"--stages", "2"});
+    there.insert(there.end(), {"--hosts", addresses({&a, &b})});
+    simulated.insert(simulated.end(), {"--stages", "2", "--executor", "virtual"});
+    const json expected = answer(here), found = answer(there);
+    EXPECT_EQ(found["tokens"], expected["tokens"]) << method[1];
+    EXPECT_EQ(answer(simulated)["tokens"], expected["tokens"]) << method[1];
+    EXPECT_EQ(found["exactness"], "inexact: activations f16");
+    EXPECT_EQ(found["activations"], "f16");
+    EXPECT_EQ(found["states_out_of_range"], 0);
+  }
+  EXPECT_FALSE(answer({"--method", "ar"}).contains("states_out_of_range"));
+  EXPECT_TRUE(fails(run({"--activations", "f16"}), 2, {"--activations f16", "one stage", "--hosts"}));
+  EXPECT_TRUE(fails(run({"--activations", "f16", "--hosts", a.address}), 2, {"--activations f16", "one stage"}));
+  const Ran said =
+      run_program({"run", "-m", small_model(), "--stages", "2", "--activations", "f16", "-n", "8", "hello"});
+  EXPECT_NE(said.err.find("inexact: activations f16"), std::string::npos) << said.err;
+}
+
 TEST(Hosts, WithASecretTheySpeakTls) {
   const std::string secret = temp_path("hosts.secret"), other = temp_path("other.secret");
   ASSERT_EQ(run_program({"secret", secret}).status, 0);

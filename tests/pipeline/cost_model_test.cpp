@@ -128,6 +128,9 @@ TEST(CostModel, AWholeStageCostsTheSameWhateverItsLayers) {
   EXPECT_DOUBLE_EQ(cost.step_seconds(), 0.0378);
   EXPECT_DOUBLE_EQ(cost.state_bytes(3), 64 + 3 * 4 * (64 + 8));
   EXPECT_DOUBLE_EQ(cost.batch_bytes(3), 64 + 3 * 32);
+  const CostModel halves(*profile, {{0, 1}, {1, 30}}, 64, Activations::kF16);
+  EXPECT_DOUBLE_EQ(halves.state_bytes(3), 64 + 3 * (32 + 2 * 64));
+  EXPECT_DOUBLE_EQ(halves.tap_bytes(3), cost.state_bytes(3)) << "heads read f32";
 }
 
 }  // namespace

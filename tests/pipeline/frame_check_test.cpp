@@ -201,6 +201,12 @@ TEST(FrameCheck, SaysWhatIsWrongWithABatch) {
                             [](Amendment& a) { a.late_draws[0].draws.row = 99; });
   expect_refused<Batch>(StageSort::kMiddle, 0, "159 numbers as the states of 5 rows",
                         [](Batch& b) { b.hidden.pop_back(); });
+  expect_refused<Batch>(StageSort::kHalves, 0, "159 numbers as the states of 5 rows",
+                        [](Batch& b) { b.halves.pop_back(); });
+  expect_refused<Batch>(StageSort::kHalves, 0, "states as f32, to a stage that takes f16",
+                        [](Batch& b) { b.hidden.resize(b.halves.size()); });
+  expect_refused<Batch>(StageSort::kMiddle, 0, "states as f16, to one that takes f32",
+                        [](Batch& b) { b.halves.resize(b.hidden.size()); });
 }
 
 TEST(FrameCheck, SaysWhatIsWrongWithAHeadsInputs) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "pipeline/packing.h"
 #include "pipeline/recipe.h"
 #include "pipeline/route.h"
 #include "wire/codec.h"
@@ -100,6 +101,7 @@ class ByteExecutor final : public Executor {
     LinksOf(ByteExecutor& executor, Place& place) : executor_(executor), place_(place) {}
     void pass_on(Batch batch) override {
       Place& next = executor_.at(place_.model)[static_cast<size_t>(place_.recipe.stage.value) + 1];
+      if (place_.recipe.options.activations() == Activations::kF16) pack_states(batch);
       executor_.post(next.batches, place_.name(), next, std::move(batch));
     }
     void tap(Taps taps) override {
@@ -193,7 +195,8 @@ class ByteExecutor final : public Executor {
 
 std::unique_ptr<Executor> make_byte_executor(const Opened& opened, const PipelineSpec& setup, uint64_t seed,
                                              Tamper tamper) {
-  PipelineOptions options{.cuts = cuts_of(opened, setup), .kv = setup.kv, .n_cells = setup.n_cells};
+  PipelineOptions options{
+      .cuts = cuts_of(opened, setup), .kv = setup.kv, .activations = setup.activations, .n_cells = setup.n_cells};
   if (setup.head != nullptr) options.taps = setup.head->parameters().tapped_layers();
   std::vector<std::vector<StageRecipe>> models = {recipes_for(opened.model, options)};
   options.taps.clear();

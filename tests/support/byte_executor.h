@@ -20,7 +20,8 @@ using Tamper = std::function<void(const std::string& way, std::vector<std::byte>
 // faster than another, so that amendments overtake batches and states of heads come late. A stage that is sent what it
 // must not be, or sends it, is named by a WorkerFailed. A pass takes a millisecond.
 //
-// setup: its stages or cuts, drafts, head and n_cells count. REQUIRES: they are those of the engine; n_cells > 0.
+// setup: its stages or cuts, drafts, head, activations and n_cells count. REQUIRES: they are those of the engine;
+// n_cells > 0.
 std::unique_ptr<Executor> make_byte_executor(const Opened& opened, const PipelineSpec& setup, uint64_t seed,
                                              Tamper tamper = {});
 

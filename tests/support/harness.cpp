@@ -70,9 +70,10 @@ std::string describe(const PipelineSpec& setup) {
   for (const int32_t cut : setup.cuts) text << cut << ' ';
   text << "], " << (setup.threads ? "threads" : "virtual") << (setup.lazy ? ", lazy" : "")
        << (setup.paced ? ", paced" : "") << ", profile " << setup.profile << ", jitter " << setup.jitter.amount
-       << " of seed " << setup.jitter.seed << ", kv " << (setup.kv == KvType::kF16 ? "f16" : "f32") << ", context "
-       << setup.context << ", cells " << cells_of(setup) << ", row budget " << setup.scheduler.row_budget
-       << ", prompt chunk " << setup.scheduler.prompt_chunk << " to " << setup.scheduler.longest_chunk << ", drafts";
+       << " of seed " << setup.jitter.seed << ", kv " << (setup.kv == KvType::kF16 ? "f16" : "f32")
+       << (setup.activations == Activations::kF16 ? ", activations f16" : "") << ", context " << setup.context
+       << ", cells " << cells_of(setup) << ", row budget " << setup.scheduler.row_budget << ", prompt chunk "
+       << setup.scheduler.prompt_chunk << " to " << setup.scheduler.longest_chunk << ", drafts";
   for (const Opened* draft : setup.drafts) text << ' ' << draft->model.hparams().n_layers;
   if (const Faults& f = setup.faults; f.longest > 0.0 || f.crash)
     text << ", faults of seed " << f.seed << ": delays " << f.delays << ", duplicates " << f.duplicates << ", stalls "
@@ -113,6 +114,7 @@ Assembly assemble(const Opened& opened, const PipelineSpec& setup) {
               .faults = setup.faults,
               .memo = setup.lazy ? std::make_shared<Memo>() : nullptr,
               .kv = setup.kv,
+              .activations = setup.activations,
               .n_draft_cells = cells_of(setup),
               .head_guesses = setup.guesses,
               .engine = {.context = setup.context,
@@ -149,7 +151,8 @@ std::vector<Token> answer(const Engine& engine, RequestId id) {
   return {request.tokens.begin() + static_cast<ptrdiff_t>(request.n_prompt()), request.tokens.end()};
 }
 
-std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec, KvType kv, int32_t context) {
+std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec, KvType kv, int32_t context,
+                                  const std::vector<int32_t>& rounded) {
   const auto runner = value_of(make_stage_runner(opened.model, {.range = {0, opened.model.hparams().n_layers},
                                                                 .with_embedding = true,
                                                                 .with_head = true,
@@ -157,7 +160,8 @@ std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec,
                                                                 .n_cells = context,
                                                                 .max_rows = 1,
                                                                 .threads = 1,
-                                                                .taps = {}}));
+                                                                .taps = {},
+                                                                .rounded = rounded}));
   std::vector<float> hidden(static_cast<size_t>(opened.model.hparams().d_model));
   std::vector<float> logits(static_cast<size_t>(opened.model.hparams().n_vocab));
   std::vector<PathUpdate> updates = {Open{SequenceId(0), spec.sampling}};

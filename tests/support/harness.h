@@ -59,6 +59,7 @@ struct PipelineSpec {
   Jitter jitter;
   Faults faults;
   KvType kv = KvType::kF16;
+  Activations activations = Activations::kF32;
   int32_t context = 256, n_cells = 0;  // 0 cells: room for four requests and wide trees
   Scheduler::Options scheduler;
   bool trace = false;
@@ -80,8 +81,8 @@ void finish(Engine& engine);  // until nothing is running
 std::vector<Token> answer(const Engine& engine, RequestId id);
 
 // What the answer must be: one row at a time through a single stage, each token drawn from its logits. No tree, no
-// verifier, no worker takes part. Ends as a request with these limits does.
+// verifier, no worker takes part. Ends as a request with these limits does. rounded: the layers after which states are.
 std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec, KvType kv = KvType::kF16,
-                                  int32_t context = 256);
+                                  int32_t context = 256, const std::vector<int32_t>& rounded = {});
 
 }  // namespace sluice::test

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "pipeline/packing.h"
 #include "support/tiny_head.h"
 #include "support/tiny_model.h"
 
@@ -114,9 +115,10 @@ StageRecipe stage_recipe(StageSort sort) {
   if (sort == StageSort::kWhole || sort == StageSort::kDraft) options.cuts = {{0, 4}};
   if (sort == StageSort::kDraft) options.candidates = 6, options.guessable = 90;
   if (sort == StageSort::kLazy) options.memo = std::make_shared<Memo>();
+  if (sort == StageSort::kHalves) options.activations = Activations::kF16;
   const auto recipes = recipes_for(target(), options);
   if (sort == StageSort::kFirst) return recipes.front();
-  return sort == StageSort::kMiddle ? recipes[1] : recipes.back();
+  return sort == StageSort::kMiddle || sort == StageSort::kHalves ? recipes[1] : recipes.back();
 }
 
 std::vector<Message> honest_traffic(StageSort sort) {
@@ -130,6 +132,7 @@ std::vector<Message> honest_traffic(StageSort sort) {
       messages.push_back(Amendment{.dead = {{BatchId(1), 1}},
                                    .late_draws = {{BatchId(1), {.row = 2, .q = {{73, 1.0f}}, .tokens = {73}}}}});
     if (takes_states) batch.hidden = some_states(batch.rows.size() * d_model);
+    if (recipe.options.activations() == Activations::kF16) pack_states(batch);
     if (kind != nullptr) {
       const HeadParameters& parameters = head(kind).parameters();
       messages.push_back(taps_of(batch, parameters));

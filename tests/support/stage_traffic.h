@@ -8,10 +8,23 @@
 
 namespace sluice::test {
 
-enum class StageSort : uint8_t { kFirst, kMiddle, kLast, kWhole, kLazy, kDraft, kSpd, kEagle3, kPEagle, kExit };
+// kHalves: one in the middle whose states come as f16.
+enum class StageSort : uint8_t {
+  kFirst,
+  kMiddle,
+  kLast,
+  kWhole,
+  kLazy,
+  kDraft,
+  kSpd,
+  kEagle3,
+  kPEagle,
+  kExit,
+  kHalves
+};
 inline constexpr StageSort kStageSorts[] = {
-    StageSort::kFirst, StageSort::kMiddle, StageSort::kLast,   StageSort::kWhole,  StageSort::kLazy,
-    StageSort::kDraft, StageSort::kSpd,    StageSort::kEagle3, StageSort::kPEagle, StageSort::kExit};
+    StageSort::kFirst, StageSort::kMiddle, StageSort::kLast,   StageSort::kWhole, StageSort::kLazy,  StageSort::kDraft,
+    StageSort::kSpd,   StageSort::kEagle3, StageSort::kPEagle, StageSort::kExit,  StageSort::kHalves};
 
 inline constexpr int32_t kStageCells = 48, kStageRows = 16;
 

@@ -60,7 +60,7 @@ TEST(Codec, EveryMessageComesBackAsItWent) {
 
 // docs/formats.md, "Messages".
 TEST(Codec, TheLayoutIsAsItStandsInTheDocumentation) {
-  Batch batch{.id = BatchId(0x0102030405060708), .hidden = {1.0f, -0.0f}};
+  Batch batch{.id = BatchId(0x0102030405060708), .hidden = {1.0f, -0.0f}, .halves = {{0x3c00}, {0x8001}}};
   batch.updates = {Commit{SequenceId(3), Cell(4)}};
   batch.rows = {{.sequence = SequenceId(3),
                  .token = 258,
@@ -70,13 +70,14 @@ TEST(Codec, TheLayoutIsAsItStandsInTheDocumentation) {
                  .index = 9,
                  .tapped = false}};
   const std::vector<uint8_t> expected = {
-      'S', 'L', 'W', 'M', 6,    0,    0,    0,    81, 0, 0, 0,  // a message of version 6 and kind 0, 81 bytes long
+      'S', 'L', 'W', 'M', 7,    0,    0,    0,    89, 0, 0, 0,  // a message of version 7 and kind 0, 89 bytes long
       8,   7,   6,   5,   4,    3,    2,    1,                  // id
       1,   0,   0,   0,   2,    3,    0,    0,    0,  4, 0, 0,    0,           // one update: a commit
       1,   0,   0,   0,   3,    0,    0,    0,    2,  1, 0, 0,    5, 0, 0, 0,  // one row: sequence, token, position,
       6,   0,   0,   0,   0xff, 0xff, 0xff, 0xff, 1,  9, 0, 0,                 // cell, parent, kind, index, tapped
       0,   0,   0,   0,   0,    0,    0,    0,    0,  0, 0, 0,                 // no draws, features, refreshes
       2,   0,   0,   0,   0,    0,    0x80, 0x3f, 0,  0, 0, 0x80,              // the hidden states
+      2,   0,   0,   0,   0,    0x3c, 1,    0x80,                              // the same as f16
       0,   0,   0,   0,   0,    0,    0,    0,                                 // sent no time after the one before
   };
   const Bytes bytes = encode(batch);
@@ -167,8 +168,8 @@ TEST(Codec, TheHeaderSaysHowLongTheMessageIs) {
     return from_header.error().message;
   };
   EXPECT_EQ(error_with(0, 0x46554747), "this is no message of Sluice");  // GGUF
-  EXPECT_EQ(error_with(4, 1), "a message of version 1; this program speaks version 6: run the same release everywhere");
-  EXPECT_EQ(error_with(4, 6 | 77u << 16), "a message of unknown kind 77");
+  EXPECT_EQ(error_with(4, 1), "a message of version 1; this program speaks version 7: run the same release everywhere");
+  EXPECT_EQ(error_with(4, 7 | 77u << 16), "a message of unknown kind 77");
   EXPECT_EQ(error_with(8, 0xffffffff), "a message of 4294967295 bytes; there may be 268435444");
 }
 

@@ -38,7 +38,7 @@ TEST(Fields, ComeInTheOrderOfDeclarationWhateverTheirTypes) {
 TEST(Fields, OfMessagesAreAllCounted) {
   EXPECT_EQ(fields::count<Close>(), 1u);
   EXPECT_EQ(fields::count<Row>(), 8u);
-  EXPECT_EQ(fields::count<Batch>(), 8u);
+  EXPECT_EQ(fields::count<Batch>(), 9u);
   EXPECT_EQ(fields::count<Draws>(), 5u);
   EXPECT_EQ(fields::count<SamplingParams>(), 10u);
   EXPECT_EQ(fields::count<WorkerFailed>(), 1u);
