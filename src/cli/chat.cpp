@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <iostream>
 
@@ -22,6 +24,14 @@ struct ChatOptions {
   bool stats = false;
 };
 
+constexpr const char* kCommands = "/reset starts anew, /exit or Ctrl-D ends, Ctrl-C stops an answer";
+
+// A slash and a word: what other chats call theirs is no question to the model.
+bool looks_like_a_command(const std::string& line) {
+  const auto is_of_a_name = [](unsigned char c) { return std::isalpha(c) != 0 || c == '?'; };
+  return line.size() > 1 && line.front() == '/' && std::all_of(line.begin() + 1, line.end(), is_of_a_name);
+}
+
 class Chat {
  public:
   Chat(const ChatOptions& options, const Session& session, Engine& engine)
@@ -31,9 +41,7 @@ class Chat {
   }
 
   Status run() {
-    if (terminal_)
-      std::fprintf(stderr, "%s. /reset starts anew, /exit or Ctrl-D ends, Ctrl-C stops an answer.\n",
-                   session_.model().hparams().name.c_str());
+    if (terminal_) std::fprintf(stderr, "%s. %s.\n", session_.model().hparams().name.c_str(), kCommands);
     for (;;) {
       if (terminal_) std::fputs("\n> ", stderr);
       if (std::cin.rdbuf()->in_avail() <= 0 && !wait_for_stdin()) break;
@@ -41,6 +49,8 @@ class Chat {
       if (!line || interrupted() || *line == "/exit") break;
       if (*line == "/reset") {
         messages_ = opening_;
+      } else if (looks_like_a_command(*line)) {
+        std::fprintf(stderr, "sluice: %s is no command of the chat: %s\n", line->c_str(), kCommands);
       } else if (!line->empty()) {
         SLUICE_TRY_STATUS(take_turn(*line));
       }

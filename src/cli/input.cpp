@@ -24,7 +24,10 @@ Result<std::string> read_all(std::istream& in) {
 Result<std::optional<std::string>> read_line(std::istream& in) {
   std::string line;
   for (char c = 0; in.get(c);) {
-    if (c == '\n') return line;
+    if (c == '\n') {
+      if (line.ends_with('\r')) line.pop_back();  // as on Windows
+      return line;
+    }
     line += c;
     if (line.size() > kLongestInput) return too_long();
   }

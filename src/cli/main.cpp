@@ -42,7 +42,8 @@ Status choose_instruction_set() {
                      "; without SLUICE_ISA the best of them is taken");
 }
 
-// In the order in which CLI11 takes them, the last one first. llama.cpp's -hf REPO means -m hf:REPO.
+// In the order in which CLI11 takes them, the last one first. llama.cpp's -hf REPO means -m hf:REPO, and help COMMAND
+// its --help.
 std::vector<std::string> arguments_of(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   for (size_t i = 0; i + 1 < arguments.size() && arguments[i] != "--"; ++i)
@@ -50,6 +51,10 @@ std::vector<std::string> arguments_of(int argc, char** argv) {
       arguments[i] = "--model";
       arguments[i + 1].insert(0, "hf:");
     }
+  if (!arguments.empty() && arguments.front() == "help") {
+    arguments.erase(arguments.begin());
+    arguments.emplace_back("--help");
+  }
   std::reverse(arguments.begin(), arguments.end());
   return arguments;
 }
@@ -90,7 +95,8 @@ int run_program(int argc, char** argv) {
     app.parse(arguments_of(argc, argv));
   } catch (const CLI::ParseError& error) {
     if (is_follower()) return 0;  // rank 0 says it, of the same command line
-    if (error.get_exit_code() != 0) return report(explain(app, error));
+    const bool no_command = app.get_subcommands().empty() && !app.remaining().empty();  // also where help was asked for
+    if (error.get_exit_code() != 0 || no_command) return report(explain(app, error));
     std::ostringstream help;
     app.exit(error, help, help);
     return finish(print(help.str()));

@@ -55,6 +55,9 @@ Status run(const CLI::App& command, RunOptions options) {
   if (!options.trace.empty()) SLUICE_TRY_STATUS(check_writable("--trace", options.trace));
   SLUICE_TRY_STATUS(check_settings(command, methods_of_run(options.session)));
   SLUICE_TRY(const std::string prompt, read_prompt(options.prompt));
+  if (command.count("prompt") == 0 && !options.json)
+    std::fprintf(stderr, "The prompt: %s (An example. Yours goes in quotes; - reads standard input.)\n",
+                 prompt.c_str());
   options.session.trace = !options.trace.empty();
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGivenOrShipped));
   if (!session.planned().empty()) std::fprintf(stderr, "by sluice plan: %s\n", session.planned().c_str());

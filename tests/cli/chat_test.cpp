@@ -53,6 +53,18 @@ TEST(ChatFromAPipe, ABadLineDoesNotLoseTheConversation) {
   EXPECT_TRUE(fails(too_long, 0, {"tokens", "/reset"}));
 }
 
+TEST(ChatFromAPipe, ACommandThatThereIsNotIsNoQuestion) {
+  const std::string two_turns = chat("hello\nand again\n").out;
+  for (const char* typed : {"/help", "/quit", "/?"}) {
+    const Ran ran = chat("hello\n" + std::string(typed) + "\nand again\n");
+    EXPECT_EQ(ran.out, two_turns);
+    EXPECT_TRUE(fails(ran, 0, {typed, "/reset starts anew", "/exit"}));
+  }
+  EXPECT_GT(chat("/etc/hosts is what?\n").out.size(), 1u) << "a question";
+}
+
+TEST(ChatFromAPipe, LinesMayEndAsOnWindows) { EXPECT_EQ(chat("hello\r\n/exit\r\n").out, chat("hello\n").out); }
+
 TEST(ChatFromAPipe, IsTheSameByEveryMethod) {
   const std::string input = "hello\nhello hello\n";
   const std::string plain = chat(input, {"-n", "24", "--method", "ar"}).out;

@@ -18,7 +18,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 TEST(CommandLine, HelpOfEveryCommandShowsExamples) {
-  for (const char* command : {"run", "chat", "demo", "bench", "plan", "inspect", "stage", "secret"}) {
+  for (const char* command : {"run", "chat", "demo", "bench", "plan", "train", "inspect", "stage", "up", "secret"}) {
     const Ran ran = run_program({command, "--help"});
     EXPECT_EQ(ran.status, 0) << command;
     EXPECT_NE(ran.out.find("Examples"), std::string::npos) << command;
@@ -85,6 +85,13 @@ TEST(CommandLine, WithoutACommandIsAnsweredByTheHelp) {
   EXPECT_EQ(bare.status, 0);
   EXPECT_EQ(bare.out, help.out);
   EXPECT_NE(bare.out.find("Examples"), std::string::npos);
+}
+
+TEST(CommandLine, HelpMayBeAskedForAsACommand) {
+  EXPECT_EQ(run_program({"help"}).out, run_program({"--help"}).out);
+  EXPECT_EQ(run_program({"help", "run"}).out, run_program({"run", "--help"}).out);
+  EXPECT_EQ(run_program({"help", "train", "spd"}).out, run_program({"train", "spd", "--help"}).out);
+  EXPECT_TRUE(fails(run_program({"help", "rnu"}), 2, {"no command 'rnu'", "run, chat"}));
 }
 
 TEST(CommandLine, VersionIsOneLine) {
