@@ -19,6 +19,8 @@ namespace sluice {
 
 namespace {
 
+constexpr size_t kLongestPipeline = 4096;  // stages; each takes some memory at every other
+
 // What is stored takes no time of its own.
 bool can_be_held(const StageSetup& setup) {
   using Kind = StageRecipe::Kind;
@@ -168,7 +170,8 @@ Result<std::optional<StageSetup>> HeldStage::next_setup() {
   auto* setup = std::get_if<StageSetup>(&message);
   const bool good = setup != nullptr && setup->recipe.stage == hello_.stage &&
                     (can_be_held(*setup) || hello_.role == Hello::Role::kSpare) && setup->model.valid() &&
-                    setup->patience > 0 && setup->recipe.last == setup->next.empty();
+                    setup->patience > 0 && setup->recipe.last == setup->next.empty() &&
+                    setup->cuts.size() <= kLongestPipeline;
   if (!good) return runtime_error("it was sent what is no recipe of a stage; do all hosts run the same release?");
   return std::move(*setup);
 }
@@ -253,7 +256,7 @@ Result<ModelFile> HeldStage::model_of(const StageRecipe& recipe) {
 // So many in all.
 Status HeldStage::set_aside(int64_t bytes) {
   if (bytes <= bytes_) return {};
-  SLUICE_TRY_STATUS(means_.reserve(bytes - bytes_));
+  SLUICE_TRY_STATUS(means_.reserve(bytes - bytes_, [this] { return ended_.load(); }));
   bytes_ = bytes;
   return {};
 }

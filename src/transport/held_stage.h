@@ -49,8 +49,8 @@ struct StageMeans {
   int32_t threads = 0;  // of each stage; 0: as the coordinator asks, or all
   bool spare = false;   // only in place of stages that are lost
   int64_t journal = 0;  // bytes of states that a stage keeps, for when another one is lost
-  // Sets so many bytes aside. Errors say how many there are.
-  std::function<Status(int64_t)> reserve;
+  // Sets so many bytes aside for a stage, which has perhaps ended. Errors say how many there are.
+  std::function<Status(int64_t, const std::function<bool()>& ended)> reserve;
   std::function<bool(int64_t)> reserve_if_free;  // the same, if nobody has to go for it
   // A stage like that which is at hand, and one that is no longer used; with the bytes that are set aside for it.
   std::function<std::optional<MadeStage>(const StageRecipe&)> take;

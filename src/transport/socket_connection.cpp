@@ -73,10 +73,8 @@ void SocketConnection::post(Do&& act) {
 
 void SocketConnection::listen(Ears ears) {
   post([ears = std::move(ears)](SocketConnection& self) mutable {
-    if (self.state_ == State::kEnded) {
-      if (self.late_) ears.end(*self.late_);
-      return;
-    }
+    if (self.late_) ears.end(*self.late_);
+    if (self.late_ || self.state_ == State::kEnded) return;
     self.ears_ = std::move(ears);
     for (auto early = std::exchange(self.early_, {}); !early.empty() && self.ears_.frame; early.pop_front())
       self.ears_.frame(std::move(early.front()));
@@ -179,9 +177,16 @@ void SocketConnection::take(size_t n) {
   const Status status = reader_.take(std::span(input_).first(n), sink);
   silent_ticks_ = 0;
   if (reader_.taken() != before) stuck_ticks_ = 0;
-  if (!status && state_ != State::kEnded) {
-    side_ == Side::kServer ? leave(status.error()) : end(status.error().message);
-  }
+  if (!status && state_ != State::kEnded) give_up(status.error());
+}
+
+// What the peer sends is of no worth. A client knows who that is; a server tells it why.
+void SocketConnection::give_up(const Error& error) {
+  if (side_ == Side::kClient) return end(error.message);
+  const auto ear = std::exchange(ears_.end, {});
+  leave(error);
+  late_ = {ErrorKind::kRuntime, peer_ + ": " + error.message};
+  if (ear) ear(*late_);
 }
 
 void SocketConnection::take_frame(Bytes frame) {
@@ -196,7 +201,7 @@ void SocketConnection::take_frame(Bytes frame) {
 
 void SocketConnection::greet(const Bytes& frame) {
   const auto message = decode(frame);
-  if (!message) return side_ == Side::kServer ? leave(message.error()) : end(message.error().message);
+  if (!message) return give_up(message.error());
   if (const auto* refused = std::get_if<WorkerFailed>(&*message)) return end(said_by(peer_, refused->error));
   if (const auto* hello = std::get_if<Hello>(&*message)) return meet(*hello);
   leave(Error{ErrorKind::kRuntime, "a message before its hello"});

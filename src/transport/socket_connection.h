@@ -56,6 +56,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   void take_frame(Bytes frame);
   void greet(const Bytes& frame);
   void meet(const Hello& hello);
+  void give_up(const Error& error);
   void leave(const Error& error);
   void tick();
   bool overdue();

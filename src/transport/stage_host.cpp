@@ -138,7 +138,7 @@ class StageHost::Impl {
             .threads = options_.threads,
             .spare = options_.spare,
             .journal = options_.job ? 0 : options_.journal,
-            .reserve = [this](int64_t bytes) { return reserve(bytes); },
+            .reserve = [this](int64_t bytes, const auto& ended) { return reserve(bytes, ended); },
             .reserve_if_free = [this](int64_t bytes) { return budget_.reserve_if_free(bytes); },
             .take = [this](const StageRecipe& recipe) { return take(recipe); },
             .keep =
@@ -150,9 +150,10 @@ class StageHost::Impl {
             .say = options_.say};
   }
 
-  Status reserve(int64_t bytes) {
+  // Who has ended waits for nobody: others may be waiting for him.
+  Status reserve(int64_t bytes, const std::function<bool()>& ended) {
     for (;;) {
-      Status reserved = budget_.reserve(bytes, [this] { return some_leave(); });
+      Status reserved = budget_.reserve(bytes, [&] { return !ended() && some_leave(); });
       if (reserved || !kept_.drop()) return reserved;
     }
   }

@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "pipeline/stage_memory.h"
 #include "support/random_message.h"
 #include "support/stage_traffic.h"
 #include "transport/ends.h"
@@ -90,10 +91,55 @@ TEST(StageHost, WhatIsNoRecipeIsRefused) {
   }
   StageRecipe recipe = stage_recipe(StageSort::kWhole);
   recipe.files.identity = ModelFile::open(recipe.files.path)->identity().value();
+  {
+    Coordinator coordinator(*host, 7);
+    const StageSetup endless{.recipe = recipe, .next = {}, .cuts = std::vector<LayerRange>(5000)};
+    ASSERT_TRUE(coordinator.control->send(endless, Priority::kUrgent));
+    EXPECT_NE(coordinator.complaint().find("no recipe"), std::string::npos);
+  }
   recipe.options.range.last = 1000;
   Coordinator coordinator(*host, 6);
   ASSERT_TRUE(coordinator.control->send(StageSetup{.recipe = recipe, .next = {}}, Priority::kUrgent));
   EXPECT_NE(coordinator.complaint().find("layers"), std::string::npos);
+  expect_no_stages(*host);
+}
+
+// There is memory for one stage. Whoever wants another, and goes while its model is looked for, is forgotten: it does
+// not wait for itself.
+TEST(StageHost, WhoGoesBeforeThereIsRoomIsForgotten) {
+  StageRecipe recipe = stage_recipe(StageSort::kWhole);
+  const ModelFile model = ModelFile::open(recipe.files.path).value();
+  recipe.files.identity = model.identity().value();
+  const auto host =
+      StageHost::open(
+          {.listen = {"127.0.0.1", 0}, .secret = {}, .memory = bytes_of_stage(recipe, model) * 3 / 2, .threads = 1})
+          .value();
+  Coordinator first(*host);
+  first.set_up();
+  for (uint64_t i = 0; i < 40; ++i) {
+    Coordinator hasty(*host, 100 + i);
+    ASSERT_TRUE(hasty.control->send(StageSetup{.recipe = recipe, .next = {}}, Priority::kUrgent));
+    std::this_thread::sleep_for(std::chrono::microseconds(50 * i));
+  }
+  for (int i = 0; i < 6000 && host->stages() > 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(host->stages(), 1u);
+}
+
+// At once with its hello, or when the stage is ready.
+TEST(StageHost, WhatIsNoMessageEndsTheStage) {
+  const auto host = open_host();
+  RawPeer hasty(host->address().port);
+  Bytes bytes = chunks_of(Hello{.epoch = 3, .stage = StageId(0), .role = Hello::Role::kControl});
+  for (const char c : std::string("no chunk")) bytes.push_back(static_cast<std::byte>(c));
+  hasty.send(bytes);
+  static_cast<void>(hasty.read_to_end());
+  RawPeer ready(host->address().port);
+  ready.send(Message(Hello{.epoch = 4, .stage = StageId(0), .role = Hello::Role::kControl}));
+  StageRecipe recipe = stage_recipe(StageSort::kWhole);
+  recipe.files.identity = ModelFile::open(recipe.files.path)->identity().value();
+  ready.send(Message(StageSetup{.recipe = recipe, .next = {}}));
+  ready.send("no chunk");
+  static_cast<void>(ready.read_to_end());
   expect_no_stages(*host);
 }
 
