@@ -125,11 +125,15 @@ Status WeightStore::open_files(const WeightsOffered& offered) {
     file.descriptor = std::make_shared<Descriptor>(file_path(i));
     struct stat about {};
     if (file.descriptor->fd < 0 || ::fstat(file.descriptor->fd, &about) != 0) return failed(std::strerror(errno));
-    if (static_cast<uint64_t>(about.st_size) == file.bytes)
+    if (static_cast<uint64_t>(about.st_size) == file.bytes) {
       file.known = BlockHashes::load(blocks_path(i));
-    else if (::ftruncate(file.descriptor->fd, 0) != 0 ||
-             ::ftruncate(file.descriptor->fd, static_cast<off_t>(file.bytes)) != 0)
-      return failed(std::strerror(errno));
+    } else {
+      // What is known of another file must not be taken for this one's, whenever the program dies.
+      if (::unlink(blocks_path(i).c_str()) != 0 && errno != ENOENT) return failed(std::strerror(errno));
+      if (::ftruncate(file.descriptor->fd, 0) != 0 ||
+          ::ftruncate(file.descriptor->fd, static_cast<off_t>(file.bytes)) != 0)
+        return failed(std::strerror(errno));
+    }
     for (size_t b = 0; b < its.blocks.size(); ++b)
       if (file.known.find(its.blocks[b]) != its.hashes[b])
         missing_.push_back({.file = static_cast<uint32_t>(i),

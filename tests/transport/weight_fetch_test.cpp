@@ -188,6 +188,26 @@ TEST_F(Fetching, DamagedWeightsAreRefused) {
   EXPECT_FALSE(read_weights(model, {.file = 0, .block = 1 << 30}));
 }
 
+TEST_F(Fetching, OfAFileThatWasCutNothingIsTakenForThere) {
+  const ModelFile& model = large_model();
+  const auto offered = offer_weights(model, recipes_for(model, {.cuts = {{0, 8}}, .n_cells = 64})[0]).value();
+  const auto store_of_it = [&] {
+    return WeightStore::open({.folder = folder_}, *model.identity(), offered, [] { return false; }).value();
+  };
+  size_t all = 0;
+  {
+    WeightStore store = store_of_it();
+    all = store.missing().size();
+    const auto block = store.missing().front();
+    ASSERT_TRUE(store.put(block, read_weights(model, {.file = block.file, .block = block.block}).value()));
+    ASSERT_TRUE(store.keep());
+  }
+  ASSERT_EQ(store_of_it().missing().size(), all - 1);
+  fs::resize_file(kept(model) / "model.gguf", 1000);
+  EXPECT_EQ(store_of_it().missing().size(), all);
+  EXPECT_EQ(store_of_it().missing().size(), all) << "it has its length again, and holes";
+}
+
 TEST_F(Fetching, AnOfferThatIsNoModelIsRefused) {
   const WeightCache cache{.folder = folder_};
   const auto refused = [&](WeightsOffered offered) {
