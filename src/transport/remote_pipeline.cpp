@@ -272,7 +272,8 @@ class RemotePipeline final : public RemoteStages {
   void blame(const Loss& loss) {
     const bool of_next = loss.in_set_up && !replacements_.is_new(loss.stage) && loss.stage + 1 < plan_.hosts.size() &&
                          replacements_.is_new(loss.stage + 1);
-    replacements_.refused(loss.stage + (of_next ? 1 : 0), now());
+    const size_t stage = loss.stage + (of_next ? 1 : 0);
+    loss.in_set_up ? replacements_.refused(stage, now()) : replacements_.silent(stage, now());
   }
 
   const RemotePlan plan_;

@@ -1,7 +1,6 @@
 #include "transport/replacements.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace sluice {
 
@@ -50,7 +49,7 @@ std::optional<HostAddress> Replacements::find(size_t stage, const std::vector<Ho
     for (const bool before : {true, false}) {
       if (before ? stage < distance : stage + distance >= seats_.size()) continue;
       const HostAddress& host = seats_[before ? stage - distance : stage + distance];
-      if (!is_lost(host) && may_ask(stage, host, now)) return host;
+      if ((!is_lost(host) || is_there(host)) && may_ask(stage, host, now)) return host;
     }
   return std::nullopt;
 }
@@ -60,9 +59,10 @@ bool Replacements::may_ask(size_t stage, const HostAddress& host, double now) co
   return at == not_before_.end() || at->second <= now;
 }
 
-void Replacements::refused(size_t stage, double now) {
+// neighbour_again: when it is asked again, if it is one.
+void Replacements::set_aside(size_t stage, double now, double neighbour_again) {
   const HostAddress& host = trial_[stage];
-  double again = std::numeric_limits<double>::infinity();  // a neighbour without room
+  double again = neighbour_again;
   if (!is_new(stage)) {
     lost_.insert(host.text());
     again = now;

@@ -1,6 +1,7 @@
 // Who takes the layers of hosts that are lost.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -20,7 +21,8 @@ namespace sluice {
 class Replacements {
  public:
   // Seconds: that a spare has to answer before the next one in the list is named; before a neighbour takes what another
-  // one had, since it will be slower; before a spare that has refused is asked again; before the host itself is.
+  // one had, since it will be slower; before a spare that has refused, or a neighbour that was silent, is asked again;
+  // before the host itself is.
   static constexpr double kSparesFirst = 0.3, kBeforeNeighbours = 1.0, kSpareAgain = 1.0, kHostAgain = 0.15;
 
   // hosts: one a stage.
@@ -36,8 +38,9 @@ class Replacements {
   void answered(const HostAddress& host) { there_.insert(host.text()); }
   // Who is to be asked to hold the stages now; none: somebody is missing, ask again later.
   std::optional<std::vector<HostAddress>> next(double now);
-  // The one that next() named for a stage does not answer, or will not take it.
-  void refused(size_t stage, double now);
+  // The one that next() named for a stage will not take it, or does not answer: it may have been busy.
+  void refused(size_t stage, double now) { set_aside(stage, now, std::numeric_limits<double>::infinity()); }
+  void silent(size_t stage, double now) { set_aside(stage, now, now + kSpareAgain); }
   // Whether next() named another than before for a stage, or one that was lost.
   bool is_new(size_t stage) const { return trial_[stage] != seats_[stage] || lost_.contains(trial_[stage].text()); }
   // Those that next() named hold the stages.
@@ -46,6 +49,7 @@ class Replacements {
  private:
   std::optional<HostAddress> find(size_t stage, const std::vector<HostAddress>& seats, double now) const;
   bool may_ask(size_t stage, const HostAddress& host, double now) const;
+  void set_aside(size_t stage, double now, double neighbour_again);
   bool is_lost(const HostAddress& host) const { return lost_.contains(host.text()); }
   bool is_there(const HostAddress& host) const { return there_.contains(host.text()); }
 

@@ -42,6 +42,20 @@ TEST(Replacements, ThenTheHostItselfAndNeighboursAfterAWhile) {
   EXPECT_EQ(seats.next(20.0), (Hosts{a, b, c})) << "neighbours without room are not asked again, the host is";
 }
 
+TEST(Replacements, ANeighbourThatWasTooBusyToAnswerIsAskedAgain) {
+  Replacements seats({a, b}, {});
+  seats.lose({0}, 0.0);
+  ASSERT_EQ(seats.next(1.0), (Hosts{b, b}));
+  seats.silent(0, 2.0);
+  EXPECT_EQ(seats.next(2.1), std::nullopt);
+  EXPECT_EQ(seats.next(3.0), (Hosts{b, b}));
+  seats.silent(1, 4.0);
+  EXPECT_EQ(seats.next(4.0), std::nullopt) << "it may be lost, too";
+  EXPECT_EQ(seats.unheard(), (Hosts{a, b}));
+  seats.answered(b);
+  EXPECT_EQ(seats.next(4.0), (Hosts{b, b}));
+}
+
 TEST(Replacements, AllStagesOfAHostAreLostWithIt) {
   Replacements seats({a, b, a}, {d});
   seats.lose({0}, 0.0);
