@@ -55,6 +55,7 @@ class RemotePipeline final : public RemoteStages {
     knocks_->stop();
     network_->stop();  // who waits for a host need not
     if (mender_.joinable()) mender_.join();
+    if (caller_.joinable()) caller_.join();
     knocks_.reset();
     // Emulated links of theirs send by the network.
     opening_.reset();
@@ -78,6 +79,7 @@ class RemotePipeline final : public RemoteStages {
     ears_ = std::move(ears);
     listen(*generation_, number_);
     mender_ = std::thread([this] { mend(); });
+    if (plan_.id == kTarget && !plan_.spares.empty()) caller_ = std::thread([this] { call_spares(); });
   }
 
   void submit(const Batch& batch) override {
@@ -112,10 +114,14 @@ class RemotePipeline final : public RemoteStages {
 
   // What has gone wrong on this side: with the model's file, or the user wants it to stop.
   void end(const Error& error) {
-    const std::lock_guard lock(mutex_);
-    if (ended_) return;
-    ended_ = error;
-    if (opening_) opening_->fail(0, error);
+    std::shared_ptr<Generation> opening;
+    {
+      const std::lock_guard lock(mutex_);
+      if (ended_) return;
+      ended_ = error;
+      opening = opening_;
+    }
+    if (opening) opening->fail(0, error);  // which may tell of the loss, if it runs by now
   }
 
   // What takes batches; null: nobody does.
@@ -138,13 +144,19 @@ class RemotePipeline final : public RemoteStages {
 
   double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
-  // Has the spares look for the model.
+  bool is_closing() {
+    const std::lock_guard lock(mutex_);
+    return closing_;
+  }
+
+  // Has the spares look for the model. Of a thread of its own, since a silent one would hold up what is more urgent.
   void call_spares() {
     const uint64_t epoch = random_epoch();
     for (size_t i = 0; i < plan_.spares.size(); ++i) {
       const StageId number(static_cast<int32_t>(i));
       auto spare = network_->connect(plan_.spares[i], {.epoch = epoch, .stage = number, .role = Hello::Role::kSpare},
                                      {.connect = kConnectAgain});
+      if (is_closing()) return;
       if (!spare) {
         plan_.say(spare.error().message + " (it is a spare, and is not needed yet)");
         continue;
@@ -166,7 +178,6 @@ class RemotePipeline final : public RemoteStages {
 
   // Of a thread of its own.
   void mend() {
-    if (plan_.id == kTarget) call_spares();
     std::unique_lock lock(mutex_);
     while (!closing_) {
       if (state_ == State::kLost) {
@@ -283,8 +294,8 @@ class RemotePipeline final : public RemoteStages {
   Links* links_ = nullptr;
   Ears ears_;
   std::optional<Knocks> knocks_;
-  Replacements replacements_;                        // of the mender, like
-  std::vector<std::shared_ptr<Connection>> spares_;  // whom the model is known to
+  Replacements replacements_;                        // of the mender
+  std::vector<std::shared_ptr<Connection>> spares_;  // whom the model is known to; of the caller
   std::optional<WeightServer> weights_;              // for stages that lack them
 
   std::mutex mutex_;  // guards what follows
@@ -296,7 +307,7 @@ class RemotePipeline final : public RemoteStages {
   std::optional<Error> ended_;
   std::vector<HostAddress> answers_;  // that have not been looked at
   bool closing_ = false;
-  std::thread mender_;
+  std::thread mender_, caller_;
 };
 
 }  // namespace

@@ -31,14 +31,24 @@ Result<WeightsOffered> offer_weights(const ModelFile& model, const StageRecipe& 
   return offered;
 }
 
-Result<WeightBlock> read_weights(const ModelFile& model, const WeightBlockAsked& asked) {
-  const auto files = model.files();
+namespace {
+
+// Of a block that is asked for.
+Result<uint64_t> bytes_of(const ModelFile& model, const WeightBlockAsked& asked) {
+  const auto& files = model.files();
   const uint64_t bytes =
       asked.file < files.size() ? bytes_of_block(files[asked.file]->size(), kWeightBlockBytes, asked.block) : 0;
   if (bytes == 0) return runtime_error("it asks for weights that the model does not have");
+  return bytes;
+}
+
+}  // namespace
+
+Result<WeightBlock> read_weights(const ModelFile& model, const WeightBlockAsked& asked) {
+  SLUICE_TRY(const uint64_t bytes, bytes_of(model, asked));
   WeightBlock block{.file = asked.file, .block = asked.block, .bytes = std::vector<uint8_t>(bytes)};
   SLUICE_TRY_STATUS(
-      files[asked.file]->read(asked.block * kWeightBlockBytes, std::as_writable_bytes(std::span(block.bytes))));
+      model.files()[asked.file]->read(asked.block * kWeightBlockBytes, std::as_writable_bytes(std::span(block.bytes))));
   return block;
 }
 
@@ -56,6 +66,7 @@ WeightServer::~WeightServer() {
 
 Status WeightServer::ask(std::shared_ptr<Connection> stage, const StageRecipe& recipe,
                          std::optional<WeightBlockAsked> asked) {
+  if (asked) SLUICE_TRY_STATUS(bytes_of(model_, *asked).map([](uint64_t) {}));
   const std::lock_guard lock(mutex_);
   const auto waiting = std::ranges::count(requests_, stage, &Request::stage);
   if (waiting >= ptrdiff_t{kWeightBlocksAhead}) return runtime_error("it asks for more weights at a time than it may");

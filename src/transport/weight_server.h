@@ -41,7 +41,7 @@ class WeightServer {
   ~WeightServer();
 
   // Nothing asked: what there is for this recipe. Does not wait. Errors (kRuntime): it asks for more at a time than a
-  // stage may.
+  // stage may, or for what is not there.
   Status ask(std::shared_ptr<Connection> stage, const StageRecipe& recipe, std::optional<WeightBlockAsked> asked);
 
  private:

@@ -196,7 +196,7 @@ struct Heard final : Links {
   void conclude(Outcome) override {}
 };
 
-// A stage that says it is ready, and then `lie` to the first batch, or nothing.
+// What the coordinator makes of a stage that says it is ready, and then `lie` to the first batch, or nothing.
 std::string heard_of(const std::optional<Message>& lie) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -221,22 +221,29 @@ std::string heard_of(const std::optional<Message>& lie) {
     return {};
   };
   const HostAddress address = stage.listen({"127.0.0.1", 0}, accept).value();
+  const StageRecipe recipe = stage_recipe(StageSort::kWhole);
+  const ModelFile model = ModelFile::open(recipe.files.path).value();
   auto remote = open_remote_pipeline({.hosts = {address},
                                       .secret = {},
                                       .search = 0,
                                       .first_pass = 0.3,
-                                      .recipes = {stage_recipe(StageSort::kWhole)},
-                                      .n_tokens = 300})
+                                      .recipes = {recipe},
+                                      .n_tokens = 300,
+                                      .model = &model,
+                                      .on_sent = [](uint64_t, uint64_t) { return false; }})
                     .value();
-  remote->start(heard, {.failed = {}, .replaced = {}, .lost = [&](const Error& error, uint32_t) {
-                          const std::lock_guard lock(mutex);
-                          failure = error.message;
-                          changed.notify_all();
-                        }});
+  const auto fail = [&](const std::string& why) {
+    const std::lock_guard lock(mutex);
+    failure = why;
+    changed.notify_all();
+  };
+  remote->start(heard, {.failed = [&](const Error& error) { fail("for good: " + error.message); },
+                        .replaced = {},
+                        .lost = [&](const Error& error, uint32_t) { fail(error.message); }});
   remote->submit(Batch{.id = BatchId(7)});
   std::unique_lock lock(mutex);
   EXPECT_TRUE(changed.wait_for(lock, std::chrono::minutes(1), [&] { return !failure.empty(); }));
-  EXPECT_TRUE(failure.starts_with("host " + address.text() + ": ")) << failure;
+  EXPECT_TRUE(failure.starts_with("host " + address.text() + ": ") || failure.starts_with("for good: ")) << failure;
   lock.unlock();
   remote.reset();
   for (std::thread& thread : threads) thread.join();
@@ -254,6 +261,11 @@ TEST(RemotePipeline, AHostThatLiesIsNamed) {
             std::string::npos);
   EXPECT_NE(heard_of(WorkerFailed{Error{ErrorKind::kRuntime, "no more memory"}}).find("no more memory"),
             std::string::npos);
+}
+
+TEST(RemotePipeline, AHostThatAsksForWeightsWhenItHasThemHoldsNobodyUp) {
+  EXPECT_NE(heard_of(WeightBlockAsked{.file = 9}).find("weights that the model does not have"), std::string::npos);
+  EXPECT_NE(heard_of(WeightBlockAsked{}).find("for good: interrupted"), std::string::npos) << "the user has said so";
 }
 
 TEST(RemotePipeline, AHostThatAnswersButComputesNothingIsLost) {
