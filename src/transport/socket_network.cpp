@@ -44,12 +44,13 @@ using Keep = std::function<void(const std::shared_ptr<SocketConnection>&)>;
 // One attempt to reach a host, until the hello has been answered.
 class Attempt : public std::enable_shared_from_this<Attempt> {
  public:
-  Attempt(asio::io_context& io, Tls* tls, HostAddress to, const Hello& hello, ConnectionOptions options, Keep keep)
-      : resolver_(io),
-        socket_(io),
+  Attempt(asio::io_context& io, Tls* tls, HostAddress to, std::vector<Tcp::endpoint> endpoints, const Hello& hello,
+          ConnectionOptions options, Keep keep)
+      : socket_(io),
         timer_(io),
         tls_(tls),
         to_(std::move(to)),
+        endpoints_(std::move(endpoints)),
         hello_(hello),
         options_(std::move(options)),
         keep_(std::move(keep)) {}
@@ -64,28 +65,15 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
       self->fail("no answer within " + std::to_string(static_cast<int64_t>(self->options_.connect)) +
                  " s: is it up, and does its firewall let port " + std::to_string(self->to_.port) + " through?");
     });
-    resolver_.async_resolve(to_.host, std::to_string(to_.port),
-                            [self = shared_from_this()](error_code error, const Tcp::resolver::results_type& found) {
-                              if (!self->done_) self->resolved(error, found);
-                            });
+    asio::async_connect(socket_, endpoints_, [self = shared_from_this()](error_code failed, const Tcp::endpoint&) {
+      if (!self->done_) self->connected(failed);
+    });
   }
   void cancel() {
     if (!done_) fail("the program ended");
   }
 
  private:
-  void resolved(error_code error, const Tcp::resolver::results_type& found) {
-    if (error) return fail("the name is not known (" + error.message() + "): name its address");
-    std::vector<Tcp::endpoint> endpoints;
-    for (const auto& entry : found)
-      if (tls_ != nullptr || is_loopback(entry.endpoint().address())) endpoints.push_back(entry.endpoint());
-    if (endpoints.empty())
-      return fail("other machines need a secret: sluice secret FILE makes one; give it to both sides by --secret");
-    asio::async_connect(socket_, endpoints, [self = shared_from_this()](error_code failed, const Tcp::endpoint&) {
-      if (!self->done_) self->connected(failed);
-    });
-  }
-
   void connected(error_code error) {
     if (error == asio::error::connection_refused)
       return fail("nobody listens there: start sluice stage --listen " + to_.text() + " on it");
@@ -109,17 +97,16 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   void fail(const std::string& why) {
     done_ = true;
     timer_.cancel();
-    resolver_.cancel();
     error_code ignored;
     socket_.close(ignored);
     promise_.set_value(runtime_error(host_name(to_) + ": " + why));
   }
 
-  Tcp::resolver resolver_;
   Tcp::socket socket_;
   asio::steady_timer timer_;
   Tls* tls_;
   HostAddress to_;
+  std::vector<Tcp::endpoint> endpoints_;
   Hello hello_;
   ConnectionOptions options_;
   Keep keep_;
@@ -262,11 +249,32 @@ SocketNetwork::~SocketNetwork() {
   impl_->thread.join();
 }
 
+namespace {
+
+// Looked up by the thread that asks: Asio has one for all names, and one that nobody knows may take it many seconds.
+Result<std::vector<Tcp::endpoint>> endpoints_of(asio::io_context& io, const HostAddress& to, bool beyond_loopback) {
+  error_code error;
+  const auto found = Tcp::resolver(io).resolve(to.host, std::to_string(to.port), error);
+  if (error)
+    return runtime_error(host_name(to) + ": the name is not known (" + error.message() + "): name its address");
+  std::vector<Tcp::endpoint> endpoints;
+  for (const auto& entry : found)
+    if (beyond_loopback || is_loopback(entry.endpoint().address())) endpoints.push_back(entry.endpoint());
+  if (!endpoints.empty()) return endpoints;
+  return runtime_error(
+      host_name(to) +
+      ": other machines need a secret: sluice secret FILE makes one; give it to both sides by --secret");
+}
+
+}  // namespace
+
 Result<std::shared_ptr<Connection>> SocketNetwork::connect(const HostAddress& to, const Hello& hello,
                                                            const ConnectionOptions& options) {
   if (to.is_rank()) return runtime_error(to.text() + ": only MPI reaches ranks: give HOST:PORT");
   Tls* tls = impl_->tls ? &*impl_->tls : nullptr;
-  const auto attempt = std::make_shared<Attempt>(*impl_->io, tls, to, hello, options, impl_->keep());
+  SLUICE_TRY(auto endpoints, endpoints_of(*impl_->io, to, tls != nullptr));
+  const auto attempt =
+      std::make_shared<Attempt>(*impl_->io, tls, to, std::move(endpoints), hello, options, impl_->keep());
   auto result = attempt->result();
   asio::post(*impl_->io, [this, attempt] {
     if (impl_->ended) return attempt->cancel();

@@ -1,11 +1,28 @@
 // Peers that mean no good, or are something else: nobody is harmed, nobody else waits for them.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <netdb.h>
 
+#include <atomic>
+#include <chrono>
 #include <random>
+#include <string_view>
 #include <thread>
 
 #include "transport/ends.h"
 #include "transport/raw_peer.h"
+
+namespace {
+std::atomic<bool> found = false;  // the name that takes long
+}  // namespace
+
+// The system's, but for one name.
+extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo* hints, addrinfo** results) {
+  for (const bool slow = name != nullptr && std::string_view(name) == "slow.invalid"; slow && !found;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  static const auto systems = reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  return systems(name, service, hints, results);
+}
 
 namespace sluice {
 namespace {
@@ -88,6 +105,16 @@ TEST(HostilePeers, WhereNobodyListensThatIsSaid) {
   { port = RawListener().port(); }
   EXPECT_TRUE(says(connect({"127.0.0.1", port}), {"127.0.0.1:" + std::to_string(port), "sluice stage"}));
   EXPECT_TRUE(says(connect({"no-such-name.invalid", 7001}), {"no-such-name.invalid:7001", "name"}));
+}
+
+TEST(HostilePeers, ANameThatTakesLongToFindHoldsUpNoOther) {
+  const Server server;
+  SocketNetwork network({});
+  std::thread slow([&] { EXPECT_FALSE(network.connect({"slow.invalid", 7001}, kHello)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(error_of(network.connect({"localhost", server.port}, kHello)), "none");
+  found = true;
+  slow.join();
 }
 
 TEST(HostilePeers, SomethingElseThatListensIsToldApart) {
