@@ -164,11 +164,13 @@ class Up {
     size_t n_wrong = 0;
     SLUICE_TRY_STATUS(wait_for_ends([&](Started& one, const std::vector<std::string>& said, int status) {
       std::string what;
+      const auto is_version = [](const std::string& line) { return line.starts_with("sluice "); };
+      const auto version = std::ranges::find_if(said, is_version);  // ssh may say something before it
       if (status != 0) {
         what = ending(status, one.last_line);
-      } else if (said.empty() || said.front() != kVersion) {
-        what = "it has " + (said.empty() ? "no version" : said.front()) + ", and here is " + kVersion;
-      } else if (said.size() > 1) {
+      } else if (version == said.end() || *version != kVersion) {
+        what = "it has " + (version == said.end() ? "no version" : *version) + ", and here is " + kVersion;
+      } else if (said.back().starts_with("no ")) {
         what = said.back() + " there: copy it, or start with --copy-secret";
       }
       if (what.empty()) {

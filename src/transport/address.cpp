@@ -16,7 +16,7 @@ std::optional<Number> number_of(std::string_view text) {
 }
 
 bool is_name(const std::string& text) {
-  if (text.empty() || text.size() > 255) return false;
+  if (text.empty() || text.size() > 255 || text.starts_with('-')) return false;  // which would be an option of ssh
   for (const char c : text)
     if (c <= ' ' || c > '~' || c == '/' || c == '[' || c == ']' || c == '@') return false;
   return text.find_first_not_of("0123456789") !=

@@ -110,6 +110,15 @@ TEST_F(Up, TheSecretIsCopiedIfItIsAskedFor) {
   EXPECT_EQ(up.wait().status, 0);
 }
 
+TEST_F(Up, WhatSshSaysBeforeIsNotTakenForAnAnswer) {
+  const std::string talking = write_file("talking-ssh", "#!/bin/sh\necho 'no entry for strangers' >&2\nexec " +
+                                                            (home_.parent_path() / "fake-ssh").string() + " \"$@\"\n");
+  fs::permissions(talking, fs::perms::owner_all);
+  up_.replace(up_.find("fake-ssh"), 8, "talking-ssh");
+  const Ran checked = run_program({"up", hosts(), "--check"});
+  EXPECT_EQ(checked.status, 0) << checked.err;
+}
+
 // Whatever ssh says of a host that it can't reach stands before.
 std::string last_line(std::string text) {
   while (text.ends_with('\n')) text.pop_back();

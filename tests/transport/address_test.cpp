@@ -26,7 +26,7 @@ TEST(HostAddress, NamesARankOfAnMpiJob) {
 TEST(HostAddress, WhatIsNoneIsRefusedWithAnExample) {
   for (const char* text :
        {"",     ":",          ":7001", "a:",    "a:b", "a:70000", "a:-1",  "::1",  "fe80::1:7001", "[::1", "[::1]7001",
-        "[]:1", "http://a:1", "a b:1", "a:1:2", "]:1", "[a]b:1",  "u@a:1", "7001", "7001:7001"}) {
+        "[]:1", "http://a:1", "a b:1", "a:1:2", "]:1", "[a]b:1",  "u@a:1", "7001", "7001:7001",    "-oX:1"}) {
     const auto address = HostAddress::parse(text);
     ASSERT_FALSE(address) << text;
     EXPECT_EQ(address.error().kind, ErrorKind::kInput);
