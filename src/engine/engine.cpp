@@ -72,6 +72,7 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   const size_t cells =
       std::min(spec.prompt.size() + static_cast<size_t>(spec.max_tokens), static_cast<size_t>(options_.context));
   SLUICE_TRY_STATUS(admission_.check_room(cells));
+  if (!busy()) SLUICE_TRY_STATUS(take_in(/*waits=*/false));  // what was lost meanwhile is not this one's loss
   look_for_stages();
   Request& request = admission_.add(std::move(spec), cells);
   request.take(std::move(means));
@@ -129,19 +130,25 @@ void Engine::wake_at(double time) {
 Result<std::vector<Progress>> Engine::step() {
   if (failed_) return tl::unexpected<Error>(*failed_);
   SLUICE_CHECK(busy() || wake_, "a step needs a running request or a time to wait for");
+  SLUICE_TRY_STATUS(take_in(/*waits=*/true));
+  return std::exchange(progress_, {});
+}
+
+// Handles all that has happened; waits for something first.
+Status Engine::take_in(bool waits) {
   Status done;
   try {
-    done = handle_all();
+    done = handle_all(waits);
   } catch (const std::exception& error) {
     done = runtime_error(error.what());
   }
-  if (done) return std::exchange(progress_, {});
-  fail_all(done.error());
-  return tl::unexpected<Error>(*failed_);
+  if (!done) fail_all(done.error());
+  return done;
 }
 
-Status Engine::handle_all() {
-  std::vector<Event> events = {executor_->next()};
+Status Engine::handle_all(bool waits) {
+  std::vector<Event> events;
+  if (waits) events.push_back(executor_->next());
   while (auto more = executor_->poll()) events.push_back(std::move(*more));
   constexpr double kClockTick = 1e-6;  // a real clock may round the time down
   if (wake_ && *wake_ <= executor_->now() + kClockTick) wake_.reset();

@@ -81,7 +81,7 @@ class Engine {
   // or a time to wait for, unless it has failed.
   Result<std::vector<Progress>> step();
   // Whether nobody has the layers of stages that were lost. The next submit() looks again.
-  bool lacks_stages() const { return lost_.has_value(); }
+  bool lacks_stages() const { return !lost_.empty(); }
   // Asks for a time on the engine's clock to wait for: a step() ends then, at the latest, also when nothing is running.
   void wake_at(double time);
 
@@ -106,7 +106,8 @@ class Engine {
 
  private:
   void admit();
-  Status handle_all();
+  Status take_in(bool waits);
+  Status handle_all(bool waits);
   Status handle(const Event& event);
   void handle_verdicts(const Outcome& outcome);
   void handle_drafted(const Outcome& outcome);
@@ -140,7 +141,7 @@ class Engine {
   std::vector<Progress> progress_;  // since the last step
   Trust guesses_;                   // of all requests
   std::optional<Error> failed_;     // what ended the engine
-  std::optional<StagesLost> lost_;  // of those for whose layers nobody had room; none: all are there
+  std::vector<StagesLost> lost_;    // of models for whose layers nobody had room; none: all are there
   int64_t next_batch_ = 0;
   int64_t n_batches_ = 0;
   double coordinator_seconds_ = 0;

@@ -22,14 +22,12 @@ void Engine::start_over(ModelId model) {
 void Engine::give_up(const StagesLost& lost) {
   start_over(lost.model);
   while (admission_.waiting() > 0) end_with(admission_.drop_first(), lost.error);
-  lost_ = lost;
+  lost_.push_back(lost);
 }
 
 // Somebody may have come back meanwhile.
 void Engine::look_for_stages() {
-  if (!lost_) return;
-  executor_->resume(lost_->model, lost_->generation);
-  lost_.reset();
+  for (const StagesLost& lost : std::exchange(lost_, {})) executor_->resume(lost.model, lost.generation);
 }
 
 }  // namespace sluice

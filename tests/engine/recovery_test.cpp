@@ -108,6 +108,51 @@ TEST(LostStages, WithoutRoomForTheirLayersEndAllRequestsAndTheNextOneLooksAgain)
   EXPECT_EQ(engine->held_cells(), 0u);
 }
 
+TEST(LostStages, BetweenTwoRequestsAreLookedForBeforeTheNextOne) {
+  std::vector<uint32_t> resumed;
+  bool lose = false;
+  const auto engine = make_engine(six_layers(), losing({}), [&](std::unique_ptr<Executor> executor) {
+    auto spy = std::make_unique<Spy>(std::move(executor));
+    spy->on_event = [&](Event& event) {
+      if (std::exchange(lose, false)) event = StagesLost{kTarget, {ErrorKind::kRuntime, "a host is gone"}, 7};
+    };
+    spy->on_resume = [&](ModelId, uint32_t generation) { resumed.push_back(generation); };
+    return spy;
+  });
+  submit(*engine, ask("abcabcabc", 10));
+  finish(*engine);
+  lose = true;
+  engine->wake_at(engine->now());  // nobody looks what has happened by then
+  const RequestId id = submit(*engine, ask("to be or not to be", 20));
+  EXPECT_EQ(resumed, std::vector<uint32_t>{7});
+  EXPECT_EQ(engine->request(id).finish, Finish::kNone);
+}
+
+// As when the network of this host goes: a draft model's host is lost with the target's.
+TEST(LostStages, OfSeveralModelsAreLookedForAgain) {
+  std::vector<std::pair<ModelId, uint32_t>> resumed;
+  const StagesLost lost[] = {{kTarget, {ErrorKind::kRuntime, "the target's host is gone"}, 3},
+                             {ModelId(1), {ErrorKind::kRuntime, "the draft model's host is gone"}, 5}};
+  size_t n_lost = 0;
+  const auto engine = make_engine(six_layers(), losing({}), [&](std::unique_ptr<Executor> executor) {
+    auto spy = std::make_unique<Spy>(std::move(executor));
+    spy->on_event = [&](Event& event) {
+      if (n_lost < std::size(lost)) event = lost[n_lost++];
+    };
+    spy->on_resume = [&](ModelId model, uint32_t generation) { resumed.emplace_back(model, generation); };
+    return spy;
+  });
+  const RequestId id = submit(*engine, ask("to be or not to be", 60));
+  while (n_lost < std::size(lost)) {
+    engine->wake_at(engine->now());
+    ASSERT_TRUE(engine->step());
+  }
+  EXPECT_EQ(engine->request(id).finish, Finish::kFailed);
+  EXPECT_EQ(resumed.size(), 0u);
+  submit(*engine, ask("to be or not to be", 60));
+  EXPECT_EQ(resumed, (std::vector<std::pair<ModelId, uint32_t>>{{kTarget, 3}, {ModelId(1), 5}}));
+}
+
 TEST(LostStages, ARequestCanBeCancelledWhileNobodyIsInTheirPlace) {
   const auto engine = make_engine(six_layers(), losing({60}));
   const RequestId id = submit(*engine, ask("abcabcabc", 60));

@@ -13,6 +13,7 @@ class Spy final : public Executor {
  public:
   std::function<void(ModelId, Batch&)> on_submit;
   std::function<void(Event&)> on_event;
+  std::function<void(ModelId, uint32_t)> on_resume;
 
   explicit Spy(std::unique_ptr<Executor> executor) : executor_(std::move(executor)) {}
 
@@ -31,7 +32,10 @@ class Spy final : public Executor {
     executor_->submit(model, std::move(batch));
   }
   void amend(ModelId model, Amendment amendment) override { executor_->amend(model, std::move(amendment)); }
-  void resume(ModelId model, uint32_t generation) override { executor_->resume(model, generation); }
+  void resume(ModelId model, uint32_t generation) override {
+    if (on_resume) on_resume(model, generation);
+    executor_->resume(model, generation);
+  }
   void wake_at(double time) override { executor_->wake_at(time); }
   double now() const override { return executor_->now(); }
   bool simulated() const override { return executor_->simulated(); }
