@@ -78,8 +78,11 @@ class ThreadsExecutor final : public Executor {
     }
   }
 
+  // The models that are here have lost nothing, and are going to be told their texts again.
   void resume(ModelId model, uint32_t generation) override {
     if (at(model).remote) at(model).remote->resume(generation);
+    for (Model& other : models_)
+      for (Stage& stage : other.stages) stage.messages.push(BeginAnew{}, Clock::now());
   }
 
   void wake_at(double time) override { events_.push(Woken{}, start_ + delay_of(time)); }
@@ -94,6 +97,8 @@ class ThreadsExecutor final : public Executor {
     Clock::time_point arrival;
     Amendment amendment;
   };
+  // What is in the journal may come again.
+  struct BeginAnew {};
   struct SentBatch {
     Batch batch;
     Clock::time_point arrival;
@@ -122,7 +127,7 @@ class ThreadsExecutor final : public Executor {
   };
   struct Stage {
     std::shared_ptr<Device> device;
-    DelayedQueue<std::variant<SentBatch, std::shared_ptr<const Taps>>> messages;
+    DelayedQueue<std::variant<SentBatch, std::shared_ptr<const Taps>, BeginAnew>> messages;
     std::mutex amendments_mutex;
     std::vector<TimedAmendment> amendments;
     std::thread thread;
@@ -275,6 +280,10 @@ class ThreadsExecutor final : public Executor {
     while (auto message = model.stages[s].messages.pop()) {
       if (const auto* taps = std::get_if<std::shared_ptr<const Taps>>(&*message)) {
         worker.receive(**taps);
+        continue;
+      }
+      if (std::holds_alternative<BeginAnew>(*message)) {
+        worker.begin_anew();
         continue;
       }
       auto& sent = std::get<SentBatch>(*message);

@@ -86,10 +86,11 @@ class VirtualExecutor final : public Executor {
   void resume(ModelId, uint32_t generation) override {
     Model& target = models_.front();
     if (generation != target.generation) return;
-    if (target.stages.empty())
-      plan(target, now_ + a_while(), Order::kArrive, [this] { come_back(); });
-    else
-      target.away = false;
+    if (target.stages.empty()) return plan(target, now_ + a_while(), Order::kArrive, [this] { come_back(); });
+    target.away = false;
+    for (Model& model : models_)
+      if (&model != &target)
+        for (Stage& stage : model.stages) stage.worker.begin_anew();
   }
 
   void wake_at(double time) override { tell(Woken{}, time); }
@@ -252,7 +253,7 @@ class VirtualExecutor final : public Executor {
       if (!target.left[s]) continue;
       (*workers)[s] = std::move(*target.left[s]);
       (*workers)[s].forget();
-      (*workers)[s].journal()->begin_anew();
+      (*workers)[s].begin_anew();
     }
     settle(target, std::move(*workers));
     if (faults_.on_replaced) faults_.on_replaced(target.id);

@@ -42,6 +42,10 @@ class Worker {
   void forget();
   void keep_journal(int64_t bytes) { computation_->keep_journal(bytes); }
   Journal* journal() { return computation_->journal(); }  // null: none is kept
+  // Stages were lost, and what the journal knows may come again.
+  void begin_anew() {
+    if (Journal* const known = journal(); known != nullptr) known->begin_anew();
+  }
 
   StageId stage() const { return stage_; }
   Exactness exactness() const { return computation_->exactness(); }

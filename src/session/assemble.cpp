@@ -104,6 +104,7 @@ class Assembler {
     const int32_t n_tokens = parts_.tokenizer->size();
     PipelineOptions options = draft_options(parts_.draft_vocab > 0 ? std::min(parts_.draft_vocab, n_tokens) : n_tokens);
     options.cuts = {{0, hparams.n_layers}};
+    options.journal = 1;  // its only stage sends no states
     const size_t i = engine_.drafts.size();
     engine_.drafts.push_back({.name = hparams.name, .n_cells = options.n_cells, .n_stages = 1, .head = std::nullopt});
     if (i < parts_.draft_hosts.size()) return add_remote_draft(draft, options, i);

@@ -164,33 +164,34 @@ TEST(LostStages, ARequestCanBeCancelledWhileNobodyIsInTheirPlace) {
   EXPECT_EQ(engine->held_cells(), 0u);
 }
 
-// Rows that each stage of the target computes in an answer to a long prompt, from the first loss of one on.
-std::map<StageId, int64_t> rows_after_loss(int64_t journal, const RequestSpec& spec) {
+constexpr int64_t kLongPrompt = 2000;
+
+// Rows that each stage of a model computes in an answer to a long prompt, from the first loss of one of the target on.
+std::map<StageId, int64_t> rows_after_loss(int64_t journal, const RequestSpec& spec, ModelId model = kTarget) {
   constexpr int32_t kContext = 2200;
   PipelineSpec setup = losing({700});
   setup.context = kContext;
   setup.faults.journal = journal;
-  std::map<StageId, int64_t> rows;
+  std::map<StageId, int64_t> before, rows;
   bool lost = false;
   const auto engine = make_engine(six_layers(), setup, [&](std::unique_ptr<Executor> executor) {
     auto spy = std::make_unique<Spy>(std::move(executor));
     spy->on_event = [&](Event& event) {
       lost = lost || std::holds_alternative<StagesReplaced>(event);
       const auto* report = std::get_if<StageReport>(&event);
-      if (lost && report != nullptr && report->model == kTarget) rows[report->stage] += report->rows_computed;
+      if (report != nullptr && report->model == model) (lost ? rows : before)[report->stage] += report->rows_computed;
     };
     return spy;
   });
   const RequestId id = submit(*engine, spec);
   while (!lost) EXPECT_TRUE(engine->step());
+  for (const auto& [stage, n] : before) EXPECT_GE(n, kLongPrompt) << "lost before it had read the prompt";
   EXPECT_GT(engine->request(id).n_answer(), 0u) << "lost before the answer began: the test is of no use";
   finish(*engine);
   EXPECT_EQ(answer(*engine, id), plain_decoding(six_layers(), spec, KvType::kF16, kContext));
   EXPECT_EQ(engine->request(id).stats.replays, 1);
   return rows;
 }
-
-constexpr int64_t kLongPrompt = 2000;
 
 RequestSpec long_ask() {
   std::string text;
@@ -207,6 +208,12 @@ TEST(LostStages, OnlyTheLostLayersComputeAgain) {
     lost += rows >= kLongPrompt;
   }
   EXPECT_EQ(lost, 1);
+}
+
+TEST(LostStages, ADraftModelThatIsHereComputesNothingAgain) {
+  RequestSpec spec = long_ask();
+  spec.method = "sd";  // which asks it few questions
+  for (const auto& [stage, rows] : rows_after_loss(0, spec, ModelId(1))) EXPECT_LT(rows, kLongPrompt / 2);
 }
 
 TEST(LostStages, WhatTheJournalHasNoRoomForIsComputedAgain) {
