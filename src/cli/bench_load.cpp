@@ -151,7 +151,7 @@ class Load {
     const Request& request = engine_.request(*talk.request);
     const auto method =
         talk.trial->observe(static_cast<int64_t>(request.n_answer()), engine_.now(), engine_.plain_rate_at_most());
-    return method ? engine_.set_method(*talk.request, *method, session_.options().request.sources) : Status();
+    return method ? engine_.set_method(*talk.request, *method, request.spec.sources) : Status();
   }
 
   Status end_turn(Talk& talk) {

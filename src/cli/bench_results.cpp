@@ -31,11 +31,17 @@ json costs_of(const Profile& profile) {
   return costs;
 }
 
-// Of each method that has one.
+// The draft models that whatever method has.
+std::span<const ModelFile> drafts_of(const Session& session) { return session.drafts_for("ar"); }
+
+// Of each method that has one: a head, or a draft model of its own.
 json heads_of(const BenchOptions& options, const Session& session) {
   json heads = json::object();
   for (const std::string& method : options.methods)
-    if (const HeadFile* head = session.head_for(method)) heads[method] = file_of(*head);
+    if (const HeadFile* head = session.head_for(method))
+      heads[method] = file_of(*head);
+    else if (drafts_of(session).empty() && !session.drafts_for(method).empty())
+      heads[method] = file_of(session.drafts_for(method).front());
   return heads;
 }
 
@@ -111,7 +117,7 @@ bool can_be_replaced(const std::string& path) {
 
 BenchSettings bench_settings(const BenchOptions& options, const Session& session) {
   json drafts = json::array(), cuts = json::array(), sources = json::array();
-  for (const ModelFile& draft : session.drafts()) drafts.push_back(file_of(draft));
+  for (const ModelFile& draft : drafts_of(session)) drafts.push_back(file_of(draft));
   for (const LayerRange& cut : session.cuts()) cuts.push_back(cut.first);
   const SessionOptions& asked = options.session;  // not what the session has chosen where nothing was
   const RequestSpec& request = asked.request;

@@ -27,13 +27,13 @@ void count_plain(const Request& request, Answer& answer, int sign) {
 }
 
 // Lets the trial switch the method, if it wants to.
-Status go_on(Engine& engine, Answer& answer, const std::vector<SourceKind>& sources) {
+Status go_on(Engine& engine, Answer& answer) {
   const Request& request = engine.request(answer.request);
   const auto method =
       answer.trial->observe(static_cast<int64_t>(request.n_answer()), engine.now(), engine.plain_rate_at_most());
   if (!method) return {};
   if (answer.trial->purpose() == AutoTrial::Purpose::kCompare) count_plain(request, answer, *method == "ar" ? -1 : 1);
-  return engine.set_method(answer.request, *method, sources);
+  return engine.set_method(answer.request, *method, request.spec.sources);
 }
 
 }  // namespace
@@ -42,7 +42,6 @@ Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, 
   Answer answer;
   const auto trial = trial_for(session.options());
   if (trial && spec.method != "ar") answer.trial.emplace(spec.method, *trial);
-  const auto sources = spec.sources;
   SLUICE_TRY(answer.request, engine.submit(std::move(spec)));
   TextStream stream(session.tokenizer());
   bool listening = true;
@@ -60,7 +59,7 @@ Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, 
         if (!session.tokenizer().ends_generation(token)) say(stream.push(token));
     answer.interrupted = hooks.interrupted();
     if (answer.interrupted || !listening) engine.cancel(answer.request);
-    if (answer.trial && engine.busy()) SLUICE_TRY_STATUS(go_on(engine, answer, sources));
+    if (answer.trial && engine.busy()) SLUICE_TRY_STATUS(go_on(engine, answer));
   }
   const Request& request = engine.request(answer.request);
   if (request.finish == Finish::kFailed) return tl::unexpected<Error>(request.error);

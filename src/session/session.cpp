@@ -243,7 +243,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
               .draft_vocab = options_.draft_vocab,
               .head_guesses = options_.request.method_options.depth,
               .engine = std::move(engine)};
-  for (const ModelFile& draft : drafts_) parts.drafts.push_back(&draft);
+  for (const ModelFile& draft : drafts_for(method)) parts.drafts.push_back(&draft);
   SLUICE_TRY(auto assembly, assemble(parts));
   return std::make_unique<Engine>(*tokenizer_, std::move(assembly.executor), std::move(assembly.engine));
 }

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,9 @@ class Session {
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::vector<LayerRange>& cuts() const { return cuts_; }
   const std::vector<ModelFile>& drafts() const { return drafts_; }
+  // Those of an engine for this method: where methods are compared, the draft that comes with the program is for `auto`
+  // alone, as it is in a run.
+  std::span<const ModelFile> drafts_for(const std::string& asked) const;
   // The head that an engine for this method loads; null: none.
   const HeadFile* head_for(const std::string& asked) const;
   const std::string& profile_name() const { return profile_name_; }
@@ -107,6 +111,7 @@ class Session {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<ModelFile> drafts_;
   std::vector<HeadFile> heads_;        // one of a kind, those of --head first
+  bool draft_is_autos_ = false;        // others do without
   std::optional<HeadKind> auto_head_;  // that `auto` guesses by
   double auto_p_min_ = 0;              // where a chain of it ends if nobody says so
   std::vector<std::string> compared_;  // methods of a bench

@@ -68,11 +68,18 @@ Result<bool> Session::take_shipped_head(const std::string& method) {
 // Lazy workers compute no states, which heads read.
 Status Session::take_shipped() {
   if (!options_.lazy()) SLUICE_TRY_STATUS(take_shipped_heads());
-  if (!compared_.empty() || !heads_.empty() || !draft_worth_loading(options_, profile_)) return {};
+  const bool auto_runs = compared_.empty() || std::ranges::count(compared_, kAutoMethod) > 0;
+  if (!auto_runs || auto_head_ || !draft_worth_loading(options_, profile_)) return {};
   const auto path = shipped_draft();
   if (!path) return {};
   options_.drafts = {*path};
+  draft_is_autos_ = !compared_.empty();
   return open_draft(*path);
+}
+
+std::span<const ModelFile> Session::drafts_for(const std::string& asked) const {
+  if (draft_is_autos_ && asked != kAutoMethod) return {};
+  return drafts_;
 }
 
 std::optional<std::string> Session::shipped_draft() const {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
@@ -156,10 +157,11 @@ TEST(Head, ShippedOnesAreTakenWhereTheyFit) {
   const fs::path prompts = temp_path("prompts");
   fs::create_directories(prompts);
   write_file("prompts/talk.jsonl", R"({"turns": ["hello"]})");
-  const auto bench = [&](const std::string& methods) {
-    return run_program({"bench", "-m", small_model(), "--data", prompts, "--tasks", "talk", "--threads", "1", "-n", "4",
-                        "--executor", "virtual", "--methods", methods},
-                       {.program = program});
+  const auto bench = [&](const std::string& methods, const Program::Arguments& more = {"-n", "4"}) {
+    Program::Arguments arguments = {"bench",     "-m", small_model(), "--data",  prompts,     "--tasks", "talk",
+                                    "--threads", "1",  "--executor",  "virtual", "--methods", methods};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments, {.program = program});
   };
   const Ran compared = bench("ar,spd,specpipe");
   EXPECT_EQ(compared.status, 0) << compared.err;
@@ -174,6 +176,20 @@ TEST(Head, ShippedOnesAreTakenWhereTheyFit) {
   const Ran refused = bench("ar,spd,p-eagle");
   EXPECT_TRUE(fails(refused, 2, {"--method p-eagle", "--head FILE"}));
   EXPECT_EQ(refused.out, "") << "before anything was run";
+  const std::string out = temp_path("auto-draft.json");
+  const auto sources = [&](const std::string& methods) {
+    const Ran ran = bench(methods, {"--stages", "3", "-n", "20", "--ignore-eos", "--json", out});
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    std::ifstream file(out);
+    std::map<std::string, std::string> found;
+    const json all = json::parse(file, nullptr, false);
+    for (const json& one : all["runs"]) found[one["method"]] = one["source"];
+    return found;
+  };
+  using Sources = std::map<std::string, std::string>;
+  EXPECT_EQ(sources("ar,surge"), (Sources{{"ar", "none"}, {"surge", "ngram"}}));
+  EXPECT_EQ(sources("ar,surge,auto"), (Sources{{"ar", "none"}, {"surge", "ngram"}, {"auto", "ngram+draft"}}))
+      << "auto takes the draft, as it does alone";
 }
 
 TEST(Head, ABenchGivesEachMethodTheHeadOfItsKind) {
