@@ -488,6 +488,7 @@ TEST_F(Losing, WhenTheCoordinatorDiesTheHostsServeTheNext) {
 }
 
 TEST_F(Losing, AChatGoesOnWhenItsHostIsBack) {
+  if (!Terminal::can_be_had()) GTEST_SKIP() << "the system gives no terminal";
   Terminal chat({"chat", "-m", small_model(), "-n", "8", "--threads", "1", "--hosts", b_.address});
   EXPECT_TRUE(chat.shows("> "));
   chat.type("hello\n");

@@ -10,6 +10,14 @@
 
 namespace sluice::test {
 
+bool Terminal::can_be_had() {
+  int master = -1, slave = -1;
+  if (::openpty(&master, &slave, nullptr, nullptr, nullptr) != 0) return false;
+  ::close(master);
+  ::close(slave);
+  return true;
+}
+
 Terminal::Terminal(const std::vector<std::string>& arguments) {
   std::vector<std::string> command = {SLUICE_PROGRAM};
   command.insert(command.end(), arguments.begin(), arguments.end());

@@ -10,6 +10,8 @@ namespace sluice::test {
 
 class Terminal {
  public:
+  // Whether the system gives terminals: some containers don't.
+  static bool can_be_had();
   explicit Terminal(const std::vector<std::string>& arguments);
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
