@@ -30,17 +30,10 @@ struct Costs {
 };
 
 const Opened& many_layers() {
-  return open_tiny("many_layers", {.n_layers = 256,
-                                   .d_model = 32,
-                                   .n_heads = 2,
-                                   .n_kv_heads = 1,
-                                   .d_ff = 64,
-                                   .extra_tokens = 0,
-                                   .context_length = 32768,
-                                   .type = GGML_TYPE_Q8_0,
-                                   .weight_scale = 0.2f,
-                                   .output_scale = 8.0f,
-                                   .seed = 5});
+  TinyModelSpec spec = narrow_model(256);
+  spec.context_length = 32768;
+  spec.weight_scale = 0.2f;
+  return open_tiny("many_layers", spec);
 }
 
 RequestSpec request_of(const Load& load, int32_t number) {

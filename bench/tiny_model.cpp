@@ -14,15 +14,8 @@ int main(int argc, char** argv) {
   app.add_option("--layers", layers, "Of the model")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--context", context, "Tokens that it may have")->capture_default_str()->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
-  sluice::test::write_tiny_model({.n_layers = layers,
-                                  .d_model = 32,
-                                  .n_heads = 2,
-                                  .n_kv_heads = 1,
-                                  .d_ff = 32,
-                                  .extra_tokens = 0,
-                                  .context_length = context,
-                                  .type = GGML_TYPE_Q8_0,
-                                  .seed = 5},
-                                 file);
+  auto spec = sluice::test::narrow_model(layers);
+  spec.context_length = context;
+  sluice::test::write_tiny_model(spec, file);
   return 0;
 }

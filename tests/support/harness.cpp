@@ -25,19 +25,6 @@ Profile profile_of(const PipelineSpec& setup) {
 
 int32_t cells_of(const PipelineSpec& setup) { return setup.n_cells > 0 ? setup.n_cells : 4 * setup.context + 64 * 32; }
 
-const Opened& of_layers(const std::string& name, int32_t n_layers) {
-  return open_tiny(name, {.n_layers = n_layers,
-                          .d_model = 32,
-                          .n_heads = 2,
-                          .n_kv_heads = 1,
-                          .d_ff = 64,
-                          .extra_tokens = 0,
-                          .type = GGML_TYPE_Q8_0,
-                          .weight_scale = 0.7f,
-                          .output_scale = 8.0f,
-                          .seed = 5});
-}
-
 }  // namespace
 
 Opened open(const std::string& path) {
@@ -53,10 +40,10 @@ const Opened& open_tiny(const std::string& name, const TinyModelSpec& spec) {
   return models.emplace(name, open(write_tiny_model(spec, temp_path(name + ".gguf")))).first->second;
 }
 
-const Opened& thirty_layers() { return of_layers("thirty_layers", 30); }
-const Opened& six_layers() { return of_layers("six_layers", 6); }
-const Opened& five_layers() { return of_layers("five_layers", 5); }
-const Opened& two_layers() { return of_layers("two_layers", 2); }
+const Opened& thirty_layers() { return open_tiny("thirty_layers", narrow_model(30)); }
+const Opened& six_layers() { return open_tiny("six_layers", narrow_model(6)); }
+const Opened& five_layers() { return open_tiny("five_layers", narrow_model(5)); }
+const Opened& two_layers() { return open_tiny("two_layers", narrow_model(2)); }
 
 std::vector<LayerRange> cuts_of(const Opened& opened, const PipelineSpec& setup) {
   const int32_t n_layers = opened.model.hparams().n_layers;

@@ -190,6 +190,19 @@ void write_file(gguf_context* file, std::vector<TensorData>& tensors, size_t fir
 
 }  // namespace
 
+TinyModelSpec narrow_model(int32_t n_layers) {
+  return {.n_layers = n_layers,
+          .d_model = 32,
+          .n_heads = 2,
+          .n_kv_heads = 1,
+          .d_ff = 64,
+          .extra_tokens = 0,
+          .type = GGML_TYPE_Q8_0,
+          .weight_scale = 0.7f,
+          .output_scale = 8.0f,
+          .seed = 5};
+}
+
 std::string write_tiny_model(const TinyModelSpec& spec, const std::string& path) {
   TinyVocabulary vocabulary = tiny_vocabulary(spec.tokenizer, spec.extra_tokens);
   if (spec.tokenizer == "gpt2") vocabulary.pre = spec.pre_tokenizer;

@@ -37,6 +37,10 @@ struct TinyModelSpec {
   std::function<void(gguf_context*)> edit_metadata;
 };
 
+// Of layers so narrow that they cost next to nothing, with byte tokens: its answers are such as n-grams guess now and
+// then.
+TinyModelSpec narrow_model(int32_t n_layers);
+
 // Writes the model to `path` (with shards > 1: path minus ".gguf" plus "-0000i-of-0000n.gguf"); gives the first file's
 // path. Deterministic: one spec, one file. Throws std::runtime_error when the disk refuses.
 std::string write_tiny_model(const TinyModelSpec& spec, const std::string& path);

@@ -1,23 +1,8 @@
 // Once a connection has carried some frames, more of the kind ask the system for no memory.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "support/counted_memory.h"
 #include "transport/ends.h"
-
-namespace {
-std::atomic<int64_t> allocations = 0;  // by this program so far
-}  // namespace
-
-[[gnu::noinline]] void* operator new(size_t n) {
-  ++allocations;
-  if (void* memory = std::malloc(n > 0 ? n : 1)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace sluice {
 namespace {
@@ -69,9 +54,9 @@ TEST(SteadyState, FramesAskForNoMemory) {
     }
   };
   send(200);
-  const int64_t before = allocations;
+  const int64_t before = allocations();
   send(1000);
-  EXPECT_LT(allocations - before, 10) << "heartbeats may grow something";
+  EXPECT_LT(allocations() - before, 10) << "heartbeats may grow something";
 }
 
 }  // namespace

@@ -3,24 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <limits>
-#include <new>
 
+#include "support/counted_memory.h"
 #include "support/random_message.h"
-
-namespace {
-std::atomic<size_t> allocated = 0;  // bytes, by this program so far
-}  // namespace
-
-[[gnu::noinline]] void* operator new(size_t n) {
-  allocated += n;
-  if (void* memory = std::malloc(n > 0 ? n : 1)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace sluice {
 namespace {
@@ -33,9 +19,9 @@ constexpr size_t kKinds = std::variant_size_v<Message>;
 // Decodes them, and checks that this took no more memory than there are bytes, times a constant.
 Result<Message> decode_sparingly(const Bytes& bytes) {
   constexpr size_t kTimes = 32, kForTheError = 1024;
-  const size_t before = allocated;
+  const size_t before = allocated_bytes();
   auto message = decode(bytes);
-  EXPECT_LE(allocated - before, kTimes * bytes.size() + kForTheError) << "of " << bytes.size() << " bytes";
+  EXPECT_LE(allocated_bytes() - before, kTimes * bytes.size() + kForTheError) << "of " << bytes.size() << " bytes";
   return message;
 }
 
