@@ -36,12 +36,12 @@ uint64_t random_epoch() {
 }
 
 Generation::Generation(const RemotePlan& plan, std::vector<HostAddress> hosts, Network& network, WeightServer* weights,
-                       std::optional<Exactness> former)
+                       std::optional<Bits> former)
     : plan_(plan),
       hosts_(std::move(hosts)),
       network_(network),
       weights_(weights),
-      former_(former),
+      former_(std::move(former)),
       epoch_(random_epoch()),
       ready_(plan_.recipes.size()),
       arrivals_(plan_.recipes),
@@ -134,27 +134,28 @@ tl::expected<void, Loss> Generation::wait_for_all() {
   uint8_t weakest = 0;
   for (size_t s = 0; s < ready_.size(); ++s) {
     weakest = std::max(weakest, ready_[s]->exactness);
-    if (former_ && static_cast<uint8_t>(*former_) < ready_[s]->exactness)
+    if (former_ && static_cast<uint8_t>(former_->exactness) < ready_[s]->exactness)
       return loss_of(s,
                      {ErrorKind::kRuntime, control_[s]->peer() + ": its bits are of a weaker class than those before"},
                      /*in_set_up=*/true);
   }
-  exactness_ = static_cast<Exactness>(weakest);
+  bits_ = {static_cast<Exactness>(weakest), ready_[0]->instructions};
   return {};
 }
 
 // ggml's kernels give other bits on another processor.
 tl::expected<void, Loss> Generation::check_alike() const {
   if (plan_.alike.empty()) return {};
-  for (size_t s = 1; s < ready_.size(); ++s)
-    if (ready_[s]->instructions != ready_[0]->instructions)
-      return loss_of(
-          s,
-          {ErrorKind::kRuntime,
-           control_[s]->peer() + " computes by other instructions (" + ready_[s]->instructions + ") than " +
-               control_[0]->peer() + " (" + ready_[0]->instructions + "), and weights of type " + plan_.alike +
-               " have the same bits on like processors only: take like hosts, or a file of other types"},
-          /*in_set_up=*/true);
+  const std::string& wanted = former_ ? former_->instructions : bits_.instructions;
+  const std::string whose = former_ ? "those before" : control_[0]->peer();
+  for (size_t s = 0; s < ready_.size(); ++s)
+    if (ready_[s]->instructions != wanted)
+      return loss_of(s,
+                     {ErrorKind::kRuntime,
+                      control_[s]->peer() + " computes by other instructions (" + ready_[s]->instructions + ") than " +
+                          whose + " (" + wanted + "), and weights of type " + plan_.alike +
+                          " have the same bits on like processors only: take like hosts, or a file of other types"},
+                     /*in_set_up=*/true);
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "pipeline/frame_check.h"
@@ -29,14 +30,20 @@ struct Loss {
   bool in_set_up = false;  // it answered, but did not get ready
 };
 
+// What tells whether the bits of two generations are the same.
+struct Bits {
+  Exactness exactness = Exactness::kNone;  // of the weakest stage
+  std::string instructions;                // of one: where it matters, of all
+};
+
 // Whatever is sent between its processes bears its epoch, so that nothing of it gets into another one. Thread safety:
 // any thread.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   // REQUIRES: plan, network and weights outlive this. hosts: one a stage. weights: for stages that lack them; null:
-  // they must have them. former: of the one before, if there was one; bits may not become weaker.
+  // they must have them. former: of the one before, if there was one; bits may become neither weaker nor other ones.
   Generation(const RemotePlan& plan, std::vector<HostAddress> hosts, Network& network, WeightServer* weights,
-             std::optional<Exactness> former = {});
+             std::optional<Bits> former = {});
 
   // Waits until every host has made its stage and reached the next. connect: seconds that one may take to answer.
   tl::expected<void, Loss> open(double connect);
@@ -56,7 +63,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // It is lost, for this reason. A no-op if it is already.
   void fail(size_t stage, const Error& error, bool in_set_up = false);
 
-  Exactness exactness() const { return exactness_; }
+  const Bits& bits() const { return bits_; }  // once it is open
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -94,7 +101,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const std::vector<HostAddress> hosts_;  // by stage
   Network& network_;
   WeightServer* const weights_;
-  const std::optional<Exactness> former_;
+  const std::optional<Bits> former_;
   const uint64_t epoch_;
   std::vector<std::shared_ptr<Connection>> control_;  // by stage
   std::shared_ptr<Connection> first_;                 // for batches
@@ -102,7 +109,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::shared_ptr<Connection> batches_;
   std::vector<std::shared_ptr<Connection>> amendments_;  // by stage
   Stopwatch sent_;                                       // batches
-  Exactness exactness_ = Exactness::kNone;
+  Bits bits_;
 
   std::mutex mutex_;  // guards what follows, and is held while `links_` is told
   std::condition_variable changed_;

@@ -70,7 +70,7 @@ class RemotePipeline final : public RemoteStages {
     const auto opened = generation->open(std::max(kConnect, plan_.patience));
     if (!opened) return tl::unexpected<Error>(opened.error().error);
     generation_ = generation;
-    exactness_ = generation_->exactness();
+    bits_ = generation_->bits();
     return {};
   }
 
@@ -97,7 +97,7 @@ class RemotePipeline final : public RemoteStages {
     changed_.notify_all();
   }
 
-  Exactness exactness() const override { return exactness_; }
+  Exactness exactness() const override { return bits_.exactness; }
 
  private:
   enum class State : uint8_t {
@@ -108,8 +108,9 @@ class RemotePipeline final : public RemoteStages {
   };
   using Clock = std::chrono::steady_clock;
 
-  std::shared_ptr<Generation> make_generation(std::vector<HostAddress> hosts, std::optional<Exactness> former) {
-    return std::make_shared<Generation>(plan_, std::move(hosts), *network_, weights_ ? &*weights_ : nullptr, former);
+  std::shared_ptr<Generation> make_generation(std::vector<HostAddress> hosts, std::optional<Bits> former) {
+    return std::make_shared<Generation>(plan_, std::move(hosts), *network_, weights_ ? &*weights_ : nullptr,
+                                        std::move(former));
   }
 
   // What has gone wrong on this side: with the model's file, or the user wants it to stop.
@@ -229,7 +230,7 @@ class RemotePipeline final : public RemoteStages {
     while (now() - begin < plan_.search) {
       look_for_others();
       const auto hosts = replacements_.next(now());
-      auto generation = hosts ? make_generation(*hosts, exactness_) : nullptr;
+      auto generation = hosts ? make_generation(*hosts, bits_) : nullptr;
       if (!prepare_for(generation)) break;
       if (!generation) continue;
       const auto opened = generation->open(kConnectAgain);
@@ -290,7 +291,7 @@ class RemotePipeline final : public RemoteStages {
   const RemotePlan plan_;
   const Clock::time_point start_ = Clock::now();
   std::unique_ptr<Network> network_;
-  Exactness exactness_ = Exactness::kNone;
+  Bits bits_;  // of all generations
   Links* links_ = nullptr;
   Ears ears_;
   std::optional<Knocks> knocks_;

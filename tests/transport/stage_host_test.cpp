@@ -9,6 +9,7 @@
 #include "support/random_message.h"
 #include "support/stage_traffic.h"
 #include "transport/ends.h"
+#include "transport/generation.h"
 #include "transport/raw_peer.h"
 #include "transport/remote_pipeline.h"
 
@@ -270,6 +271,42 @@ TEST(RemotePipeline, AHostThatAsksForWeightsWhenItHasThemHoldsNobodyUp) {
 
 TEST(RemotePipeline, AHostThatAnswersButComputesNothingIsLost) {
   EXPECT_NE(heard_of(std::nullopt).find("has computed nothing"), std::string::npos);
+}
+
+// It says that it is ready, and by which instructions it computes.
+TEST(Generation, StandsInForAFormerOneOnLikeProcessorsOnly) {
+  SocketNetwork there({}), here({});
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  const auto accept = [&](const Hello& hello, const std::shared_ptr<Connection>& connection) -> Status {
+    if (hello.role != Hello::Role::kControl) return {};
+    connection->listen({.frame =
+                            [&, connection](const Frame&) {
+                              const std::lock_guard lock(mutex);
+                              threads.emplace_back([connection] {
+                                static_cast<void>(
+                                    connection->send(StageReady{.instructions = "AVX2"}, Priority::kUrgent));
+                              });
+                            },
+                        .end = [](const Error&) {}});
+    return {};
+  };
+  const HostAddress address = there.listen({"127.0.0.1", 0}, accept).value();
+  RemotePlan plan{.hosts = {address}, .recipes = {stage_recipe(StageSort::kWhole)}, .alike = "IQ1_S"};
+  const auto error_after = [&](const std::optional<Bits>& former) {
+    const auto generation = std::make_shared<Generation>(plan, plan.hosts, here, nullptr, former);
+    const auto opened = generation->open(10);
+    generation->close();
+    return opened ? "none" : opened.error().error.message;
+  };
+  EXPECT_EQ(error_after({}), "none");
+  EXPECT_EQ(error_after(Bits{Exactness::kBitwise, "AVX2"}), "none");
+  EXPECT_NE(error_after(Bits{Exactness::kBitwise, "AVX512"}).find("by other instructions (AVX2) than those before"),
+            std::string::npos);
+  plan.alike.clear();
+  EXPECT_EQ(error_after(Bits{Exactness::kBitwise, "AVX512"}), "none");
+  const std::lock_guard lock(mutex);
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(RemotePipeline, WhatIsSubmittedBeforeItIsResumedIsDropped) {
