@@ -242,7 +242,8 @@ Status BenchResults::write(const json& selection, const json& rest, bool last) c
   for (const auto& [name, value] : rest.items()) file << ",\n" << dump(name) << ": " << dump(value);
   file << "\n}\n";
   if (const auto error = write_whole(path_, file.str(), /*durable=*/last))
-    return runtime_error("--json " + path_ + ": cannot be written: " + error.message());
+    return runtime_error("--json " + path_ + ": cannot be written: " + error.message() +
+                         "; name a file on a disk with room");
   return {};
 }
 

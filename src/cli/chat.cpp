@@ -21,7 +21,7 @@ namespace {
 struct ChatOptions {
   SessionOptions session;
   std::string system;
-  bool stats = false;
+  bool stats = false, length_given = false;
 };
 
 constexpr const char* kCommands = "/reset starts anew, /exit or Ctrl-D ends, Ctrl-C stops an answer";
@@ -35,7 +35,7 @@ bool looks_like_a_command(const std::string& line) {
 class Chat {
  public:
   Chat(const ChatOptions& options, const Session& session, Engine& engine)
-      : session_(session), engine_(engine), stats_(options.stats) {
+      : session_(session), engine_(engine), stats_(options.stats), length_given_(options.length_given) {
     if (!options.system.empty()) opening_.push_back({"system", options.system});
     messages_ = opening_;
   }
@@ -79,15 +79,20 @@ class Chat {
       return {};
     }
     SLUICE_TRY_STATUS(print("\n"));
-    if (terminal_)
-      std::fprintf(stderr, "[%s%s]\n", summary(session_, engine_, *done).c_str(),
-                   stats_ ? ("\n" + details(session_, engine_, *done)).c_str() : "");
+    if (terminal_) std::fprintf(stderr, "[%s]\n", closing(*done).c_str());
     messages_.push_back({"assistant", done->text});
     previous_ = done->request;
     if (!done->interrupted) return {};
     if (!terminal_) return interrupted_error();
     clear_interrupt();
     return {};
+  }
+
+  std::string closing(const Answer& done) const {
+    std::string text = summary(session_, engine_, done);
+    if (stats_) text += "\n" + details(session_, engine_, done);
+    if (const std::string why = cut_off(engine_, done, length_given_); !why.empty()) text += "\n" + why;
+    return text;
   }
 
   Result<Answer> reply() {
@@ -101,14 +106,15 @@ class Chat {
 
   const Session& session_;
   Engine& engine_;
-  const bool stats_;
+  const bool stats_, length_given_;
   const bool terminal_ = isatty(STDIN_FILENO) != 0;
   std::vector<ChatMessage> opening_, messages_;
   std::optional<RequestId> previous_;
   bool unanswered_ = false;
 };
 
-Status chat(const CLI::App& command, const ChatOptions& options) {
+Status chat(const CLI::App& command, ChatOptions options) {
+  options.length_given = command.count("--max-tokens") > 0;
   SLUICE_TRY_STATUS(check_options(options.session));
   SLUICE_TRY_STATUS(check_settings(command, methods_of_run(options.session)));
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGivenOrShipped));

@@ -289,7 +289,8 @@ Status write_profile(const Profile& profile, const std::string& path) {
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   if (const auto error = write_whole(path, profile.to_json().dump(2) + '\n'))
-    return runtime_error("--out " + path + ": can't be written: " + error.message() + "; name a writable file");
+    return runtime_error("--out " + path + ": can't be written: " + error.message() +
+                         "; name a file on a disk with room");
   return {};
 }
 

@@ -200,6 +200,14 @@ std::string details(const Session& session, const Engine& engine, const Answer& 
   return pace.empty() ? text : text + "\n" + pace;
 }
 
+std::string cut_off(const Engine& engine, const Answer& answer, bool length_given) {
+  const Request& request = engine.request(answer.request);
+  if (request.finish != Finish::kLength) return {};
+  const size_t asked = static_cast<size_t>(request.spec.max_tokens), came = request.n_answer();
+  if (came < asked) return fmt::format("Cut off: the context of {} tokens is full (--context).", request.tokens.size());
+  return length_given ? "" : fmt::format("Cut off after {} tokens: -n N allows more.", came);
+}
+
 Status write_trace(const Session& session, const Engine& engine, const Answer& answer, const std::string& path) {
   if (path.empty()) return {};
   Trace trace = engine.trace();

@@ -21,6 +21,9 @@ std::string summary(const Session& session, const Engine& engine, const Answer& 
 // More of it: where and how it ran, and what its guesses met.
 std::string details(const Session& session, const Engine& engine, const Answer& answer);
 
+// Why the answer ends in the middle, in a line; empty: it doesn't, or its length was given (`length_given`).
+std::string cut_off(const Engine& engine, const Answer& answer, bool length_given);
+
 // The profile's links, if messages take their time by them, in words; empty: none are emulated.
 std::string emulated_links(const Session& session);
 

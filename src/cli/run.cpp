@@ -21,18 +21,19 @@ struct RunOptions {
   std::string prompt = "Why is the sky blue? Answer in a few sentences.";
   std::string system;
   std::string trace;
-  bool json = false, stats = false;
+  bool json = false, stats = false, length_given = false;
 };
 
 // The prompt itself, not where it comes from.
-Result<std::string> read_prompt(const std::string& given) {
+Result<std::string> read_prompt(const std::string& given, bool raw) {
   std::string text = given;
   if (given == "-") {
     SLUICE_TRY(text, read_all(std::cin));
     if (interrupted()) return interrupted_error();
   }
-  if (text.empty() && given == "-") return input_error("the prompt is empty: nothing came from standard input");
-  if (text.empty()) return input_error("the prompt is empty: give a text, or leave the argument out for an example");
+  const bool empty = raw ? text.empty() : text.find_first_not_of(" \t\r\n") == std::string::npos;
+  if (empty && given == "-") return input_error("the prompt is empty: nothing came from standard input");
+  if (empty) return input_error("the prompt is empty: give a text, or leave the argument out for an example");
   return text;
 }
 
@@ -44,6 +45,7 @@ std::string closing(const RunOptions& options, const Session& session, const Eng
   else if (engine.request(done.request).stats.drafted > 0)
     text.insert(std::min(text.find('\n'), text.size()), " Why: --trace t.html");
   if (options.stats) text += "\n" + details(session, engine, done);
+  if (const std::string why = cut_off(engine, done, options.length_given); !why.empty()) text += "\n" + why;
   if (options.session.model.empty())
     text += std::string("\nThis was ") + kDefaultModel +
             ": a smoke test. Your own model: -m FILE.gguf, or by name -m hf:OWNER/MODEL";
@@ -51,10 +53,11 @@ std::string closing(const RunOptions& options, const Session& session, const Eng
 }
 
 Status run(const CLI::App& command, RunOptions options) {
+  options.length_given = command.count("--max-tokens") > 0;
   SLUICE_TRY_STATUS(check_options(options.session));
   if (!options.trace.empty()) SLUICE_TRY_STATUS(check_writable("--trace", options.trace));
   SLUICE_TRY_STATUS(check_settings(command, methods_of_run(options.session)));
-  SLUICE_TRY(const std::string prompt, read_prompt(options.prompt));
+  SLUICE_TRY(const std::string prompt, read_prompt(options.prompt, options.session.raw));
   if (command.count("prompt") == 0 && !options.json)
     std::fprintf(stderr, "The prompt: %s (An example. Yours goes in quotes; - reads standard input.)\n",
                  prompt.c_str());

@@ -33,6 +33,8 @@ std::string explain_extra(const CLI::App& app, const CLI::App* command) {
   if (command == nullptr && !extra.starts_with("-"))
     return "there is no command '" + extra + "', only " + alternatives(command_names(app)) +
            (extra.find(' ') == std::string::npos ? "" : ": a prompt is answered by sluice run");
+  if (extra == "--" && extras.size() > 1)
+    return "'" + extras[1] + "' is one argument too many, after --: options stand before it";
   if (extra.starts_with("-")) {
     if (command != nullptr && !app.remaining().empty()) return "there is no option " + extra + " before the command";
     return no_option(command == nullptr ? app : *command, extra);
@@ -44,8 +46,9 @@ std::string explain_extra(const CLI::App& app, const CLI::App* command) {
   return "'" + extra + "' is one argument too many";
 }
 
-std::string see_help(const CLI::App* command) {
-  return "; see sluice " + (command != nullptr ? command->get_name() + " " : "") + "--help";
+// `command`: its name, or those of a command and of one of its own.
+std::string see_help(const std::string& command) {
+  return "; see sluice " + command + (command.empty() ? "" : " ") + "--help";
 }
 
 std::string explain_mismatch(const std::string& message) {
@@ -55,11 +58,19 @@ std::string explain_mismatch(const std::string& message) {
   return message;
 }
 
+// What an option or an argument is, is in its help.
+std::string explain_missing(const CLI::App* command, const std::string& message) {
+  const std::string name = message.substr(0, message.find(" is required"));
+  const CLI::Option* option = command == nullptr ? nullptr : command->get_option_no_throw(name);
+  return option == nullptr ? message : name + " is missing: " + option->get_description();
+}
+
 std::string explain_what(const CLI::App& app, const CLI::App* command, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) || (command == nullptr && !app.remaining().empty()))
     return explain_extra(app, command);
   const std::string message = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) return explain_mismatch(message);
+  if (dynamic_cast<const CLI::RequiredError*>(&error)) return explain_missing(command, message);
   if (dynamic_cast<const CLI::ConversionError*>(&error)) {  // of a flag: values have been checked before
     const size_t begin = message.find("--"), end = message.find(" = ");
     if (begin < end && end != std::string::npos) return message.substr(begin, end - begin) + " takes no value";
@@ -74,9 +85,13 @@ std::string explain_what(const CLI::App& app, const CLI::App* command, const CLI
 }  // namespace
 
 Error explain(const CLI::App& app, const CLI::ParseError& error) {
-  const auto chosen = app.get_subcommands();
-  const CLI::App* command = chosen.empty() ? nullptr : chosen.front();
-  return {ErrorKind::kInput, explain_what(app, command, error) + see_help(command)};
+  const CLI::App* command = nullptr;
+  std::string names;
+  for (auto chosen = app.get_subcommands(); !chosen.empty(); chosen = command->get_subcommands()) {
+    command = chosen.front();
+    names += (names.empty() ? "" : " ") + command->get_name();
+  }
+  return {ErrorKind::kInput, explain_what(app, command, error) + see_help(names)};
 }
 
 Status refuse_foreign(const CLI::App& app, const std::vector<std::string>& arguments) {
@@ -84,7 +99,7 @@ Status refuse_foreign(const CLI::App& app, const std::vector<std::string>& argum
                                     looks_like_a_letter_and_its_value);
   for (const CLI::App* command : commands_of(app))
     if (foreign != arguments.end() && *foreign != "--" && command->get_name() == arguments.front())
-      return input_error(no_option(*command, *foreign) + see_help(command));
+      return input_error(no_option(*command, *foreign) + see_help(command->get_name()));
   return {};
 }
 

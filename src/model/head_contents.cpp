@@ -272,18 +272,18 @@ std::vector<int32_t> HeadParameters::tapped_layers() const {
   return {layers.begin(), layers.end()};
 }
 
+bool is_head_architecture(std::string_view architecture) { return architecture == kOurs || architecture == kLlamaCpps; }
+
 bool HeadFile::is_head(const std::string& path) {
   const auto shards = open_shards(path);
-  if (!shards) return false;
-  const std::string architecture = architecture_of(shards->front().header);
-  return architecture == kOurs || architecture == kLlamaCpps;
+  return shards && is_head_architecture(architecture_of(shards->front().header));
 }
 
 Status read_head_parameters(HeadContents& head) {
   const std::string architecture = architecture_of(head.shards.front()->header);
   if (find_family(architecture) != nullptr)
     return input_error("is a whole model of architecture " + architecture + ", not a head; give it as --draft");
-  if (architecture != kOurs && architecture != kLlamaCpps)
+  if (!is_head_architecture(architecture))
     return input_error("is no head: its architecture is '" + displayed(architecture) +
                        "'; sluice-head and eagle3 are known");
   return Reader(head, architecture).run(architecture == kLlamaCpps);

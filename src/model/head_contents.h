@@ -1,6 +1,10 @@
 // The inside of a head's file, for those who map it: HeadFile, and ModelFile where the head is a draft model.
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "model/family.h"
 #include "model/head_file.h"
 #include "model/tensor_places.h"
@@ -25,6 +29,9 @@ struct HeadContents {
   HeadParameters parameters;
   HeadTarget target;  // as the file says
 };
+
+// Whether files of this architecture are heads: ours and llama.cpp's.
+bool is_head_architecture(std::string_view architecture);
 
 // Opens and checks all that a file can be held to without its target. Errors (kInput) name the file.
 Result<HeadContents> read_head(const std::string& path);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/math.h"
+#include "model/head_contents.h"
 
 namespace sluice {
 
@@ -101,6 +102,10 @@ Result<HyperParameters> read_hyperparameters(const gguf::Header& header) {
   SLUICE_TRY(const auto architecture, header.optional_string("general.architecture"));
   if (!architecture) return input_error("metadata key 'general.architecture' is missing");
   const ModelFamily* family = find_family(*architecture);
+  if (family == nullptr && is_head_architecture(*architecture))
+    return input_error(
+        "is a trained head, not a model: name its model by -m, and this file by --head or --draft, as sluice inspect "
+        "says of it");
   if (family == nullptr) {
     std::string known;
     for (const ModelFamily& f : kModelFamilies) known += (known.empty() ? "" : ", ") + std::string(f.architecture);

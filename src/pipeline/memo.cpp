@@ -149,7 +149,8 @@ Status Memo::save(const std::string& path) {
   }
   out.put(out.sum.value());
   if (const auto error = file.commit(/*durable=*/false))
-    return runtime_error("--memo " + path + ": cannot be written: " + error.message());
+    return runtime_error("--memo " + path + ": cannot be written: " + error.message() +
+                         "; name a file on a disk with room");
   changed_ = false;
   return {};
 }

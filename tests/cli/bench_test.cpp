@@ -221,6 +221,7 @@ TEST_F(Bench, ShowsItsTableEvenIfTheFileCannotBeWritten) {
   EXPECT_EQ(ran.status, 1);
   EXPECT_NE(ran.out.find("identical: yes"), std::string::npos);
   EXPECT_NE(ran.err.find("sluice: --json /dev/full"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("name a file on a disk with room"), std::string::npos) << ran.err;
 }
 
 TEST_F(Bench, RunsWithRoundedStatesAreMarkedAndNeverTakenForOthers) {

@@ -136,8 +136,19 @@ TEST(CommandLine, KnowsWhatLlamaCppCallsThem) {
   EXPECT_EQ(run_program({"run", "-m", small_model(), "-n", "1", "--", "-ngl"}).status, 0) << "a prompt";
 }
 
+TEST(CommandLine, SaysWhatIsMissing) {
+  EXPECT_TRUE(fails(run_program({"up"}), 2, {"hosts is missing: File of hosts", "sluice up --help"}));
+  EXPECT_TRUE(fails(run_program({"secret"}), 2, {"file is missing: A new file", "sluice secret --help"}));
+  EXPECT_TRUE(fails(run_program({"train", "spd"}), 2, {" is missing: ", "sluice train spd --help"}));
+}
+
 TEST(CommandLine, SaysWhereAPromptWithoutACommandBelongs) {
   EXPECT_TRUE(fails(run_program({"Why is it so?"}), 2, {"'Why is it so?'", "sluice run"}));
+}
+
+TEST(CommandLine, BehindTwoDashesStandsThePromptAlone) {
+  EXPECT_TRUE(fails(run_program({"run", "--", "--help", "-n", "4"}), 2,
+                    {"'-n' is one argument too many, after --: options stand before it"}));
 }
 
 TEST(CommandLine, AsksForQuotesAroundAPromptOfSeveralWords) {

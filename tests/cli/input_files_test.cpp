@@ -9,6 +9,8 @@
 #include <set>
 
 #include "cli/program.h"
+#include "model/model_file.h"
+#include "support/tiny_head.h"
 #include "support/tiny_model.h"
 
 namespace sluice::test {
@@ -57,6 +59,16 @@ TEST(ModelFile, OfAnUnknownArchitecture) {
   at = bytes.find("llama", at);
   bytes.replace(at, 5, "gizmo");
   expect_refused(write_file("gizmo.gguf", bytes), {"gizmo"});
+}
+
+TEST(ModelFile, ThatIsAHeadIsToldApart) {
+  const auto model = ModelFile::open(small_model());
+  for (const char* kind : {"spd", "eagle3", "draft"}) {
+    const std::string head = temp_path(std::string("no-model-") + kind + ".gguf");
+    tiny_head(*model, {.kind = kind}).write(head);
+    EXPECT_TRUE(fails(run_program({"run", "-m", head, "hello"}), 2,
+                      {head, "a trained head, not a model", "-m", "--head", "--draft", "sluice inspect"}));
+  }
 }
 
 TEST(ModelFile, Unreadable) {

@@ -216,6 +216,7 @@ TEST_F(Mistakes, AreAnsweredAsThePageSays) {
       {"a draft model of another family: `--draft other.gguf`", of({"--draft", "other.gguf"})},
       {"a head that is not there: `--head spd.gguf`", of({"--head", "spd.gguf"})},
       {"a head of another model: `--head spd-other.gguf`", of({"--head", "spd-other.gguf"})},
+      {"a head in place of its model: `-m spd-other.gguf`", of({"-m", "spd-other.gguf"})},
       {"more stages than layers: `--stages 8`", of({"--stages", "8"})},
       {"a disk that is full: `--trace`", of({"--trace", "/dev/full"})},
       {"a download that stopped: `-m half.gguf`", of({"-m", "half.gguf"})},

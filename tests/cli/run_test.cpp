@@ -61,6 +61,19 @@ TEST(Run, SaysInALineHowFastItWasAndHowGoodItsGuesses) {
   EXPECT_TRUE(std::regex_match(plain, std::regex("\n[0-9.]+ tok/s, plain decoding\\.\n"))) << plain;
 }
 
+TEST(Run, SaysWhyAnAnswerBreaksOff) {
+  const auto said = [](const Program::Arguments& more) {
+    Program::Arguments arguments = run_with({"hello", "--ignore-eos"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments).err;
+  };
+  const std::string by_default = said({});
+  EXPECT_NE(by_default.find("\nCut off after 256 tokens: -n N allows more.\n"), std::string::npos) << by_default;
+  const std::string full = said({"--context", "64"});
+  EXPECT_NE(full.find("\nCut off: the context of 64 tokens is full (--context).\n"), std::string::npos) << full;
+  EXPECT_EQ(said({"-n", "8"}).find("Cut off"), std::string::npos) << "as was asked for";
+}
+
 TEST(Run, SaysMoreIfAsked) {
   const std::string trace = temp_path("stats.html");
   const std::string said =
@@ -156,6 +169,9 @@ TEST(Run, APromptCannotWriteTheTemplatesControlTokens) {
 TEST(Run, RefusesPromptsThatCannotBeAnswered) {
   EXPECT_TRUE(fails(run_program(run_with({""})), 2, {"prompt is empty"}));
   EXPECT_TRUE(fails(run_program(run_with({"", "--raw"})), 2, {"prompt is empty"}));
+  EXPECT_TRUE(fails(run_program(run_with({" \n"})), 2, {"prompt is empty"}));
+  EXPECT_TRUE(fails(run_program(run_with({"-"}), {.input = "\n"}), 2, {"prompt is empty", "standard input"}));
+  EXPECT_EQ(run_program(run_with({" ", "--raw", "-n", "2"})).status, 0);
   EXPECT_TRUE(fails(run_program(run_with({"-"})), 2, {"prompt is empty", "standard input"}));
   EXPECT_TRUE(fails(run_program(run_with({"ab\xff"})), 2, {"prompt", "UTF-8", "byte 3"}));
   EXPECT_TRUE(fails(run_program(run_with({"-"}), {.input = "\xc3"}), 2, {"prompt", "UTF-8", "byte 1"}));
