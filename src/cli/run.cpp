@@ -21,7 +21,8 @@ struct RunOptions {
   std::string prompt = "Why is the sky blue? Answer in a few sentences.";
   std::string system;
   std::string trace;
-  bool json = false, stats = false, length_given = false;
+  bool json = false, stats = false;
+  bool prompt_given = false, length_given = false;
 };
 
 // The prompt itself, not where it comes from.
@@ -46,6 +47,8 @@ std::string closing(const RunOptions& options, const Session& session, const Eng
     text.insert(std::min(text.find('\n'), text.size()), " Why: --trace t.html");
   if (options.stats) text += "\n" + details(session, engine, done);
   if (const std::string why = cut_off(engine, done, options.length_given); !why.empty()) text += "\n" + why;
+  if (!options.prompt_given)
+    text += "\nThe prompt was an example: \"" + options.prompt + "\" Yours goes in quotes; - reads standard input.";
   if (options.session.model.empty())
     text += std::string("\nThis was ") + kDefaultModel +
             ": a smoke test. Your own model: -m FILE.gguf, or by name -m hf:OWNER/MODEL";
@@ -53,14 +56,12 @@ std::string closing(const RunOptions& options, const Session& session, const Eng
 }
 
 Status run(const CLI::App& command, RunOptions options) {
+  options.prompt_given = command.count("prompt") > 0;
   options.length_given = command.count("--max-tokens") > 0;
   SLUICE_TRY_STATUS(check_options(options.session));
   if (!options.trace.empty()) SLUICE_TRY_STATUS(check_writable("--trace", options.trace));
   SLUICE_TRY_STATUS(check_settings(command, methods_of_run(options.session)));
   SLUICE_TRY(const std::string prompt, read_prompt(options.prompt, options.session.raw));
-  if (command.count("prompt") == 0 && !options.json)
-    std::fprintf(stderr, "The prompt: %s (An example. Yours goes in quotes; - reads standard input.)\n",
-                 prompt.c_str());
   options.session.trace = !options.trace.empty();
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGivenOrShipped));
   if (!session.planned().empty()) std::fprintf(stderr, "by sluice plan: %s\n", session.planned().c_str());
