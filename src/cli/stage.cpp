@@ -42,7 +42,9 @@ Result<StageHostOptions> options_of(const StageCommand& command) {
       .journal = std::llround(command.journal * kGib),
       .patience = command.patience,
       .say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }};
-  SLUICE_TRY(options.listen, HostAddress::parse(command.listen));
+  const auto listen = HostAddress::parse(command.listen);
+  if (!listen) return input_error("--listen: " + listen.error().message);
+  options.listen = *listen;
   if (!command.secret.empty()) {
     SLUICE_TRY(options.secret, Secret::load(command.secret));
   }

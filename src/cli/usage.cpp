@@ -43,7 +43,8 @@ std::string explain_extra(const CLI::App& app, const CLI::App* command) {
     return "'" + extra + "' is one argument too many, after the prompt '" +
            command->get_option("prompt")->as<std::string>() +
            "': put the whole prompt in quotes, as in sluice run \"Why is it so?\"";
-  return "'" + extra + "' is one argument too many";
+  return "'" + extra + "' is one argument too many" +
+         (command->get_name() == "chat" ? ": a chat reads line by line; sluice run answers one prompt" : "");
 }
 
 // `command`: its name, or those of a command and of one of its own.
@@ -60,6 +61,8 @@ std::string explain_mismatch(const std::string& message) {
 
 // What an option or an argument is, is in its help.
 std::string explain_missing(const CLI::App* command, const std::string& message) {
+  if (command != nullptr && message.starts_with("A subcommand"))
+    return "name what to " + command->get_name() + ": " + alternatives(command_names(*command));
   const std::string name = message.substr(0, message.find(" is required"));
   const CLI::Option* option = command == nullptr ? nullptr : command->get_option_no_throw(name);
   return option == nullptr ? message : name + " is missing: " + option->get_description();

@@ -33,7 +33,7 @@ Status MeansAtHand::check_head(const ActiveMethod& method) const {
   const std::string wants = "--method " + std::string(method.name) + " needs a trained head of kind " +
                             sluice::name(*wanted) + (*wanted == HeadKind::kSpd ? ", made for as many stages" : "");
   return input_error(wants + (head_ ? std::string("; --head gives one of kind ") + sluice::name(*head_)
-                                    : ": give it with --head FILE"));
+                                    : ": give it with --head FILE; sluice train makes one"));
 }
 
 Result<Means> MeansAtHand::find(const std::string& method, const MethodOptions& options,

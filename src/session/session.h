@@ -95,7 +95,7 @@ class Session {
   Status take_shipped_heads();
   // The draft that comes with the program for exactly this model, if there is one.
   std::optional<std::string> shipped_draft() const;
-  Result<bool> take_shipped_head(const std::string& method);
+  Result<bool> take_shipped_head(const std::string& method, bool for_auto);
   Status take_head_of_auto();
   Status check_source_head() const;
   Status take_cuts();

@@ -56,11 +56,16 @@ Status Session::open_heads(Heads heads) {
   return take_cuts();
 }
 
-// The one that was made for this method, if it is there and runs with the stages that were asked for.
-Result<bool> Session::take_shipped_head(const std::string& method) {
-  const auto path = find_head(installation_folder() + "/heads", *model_, [&](const HeadParameters& p) {
-    return p.kind != HeadKind::kDraft && method_of(p.kind) == method && runs_with(p, options_);
-  });
+// The one that was made for this method, if it is there; for `auto`, only if it runs with the stages that were asked
+// for. (Else take_cuts() says which ones it needs.)
+Result<bool> Session::take_shipped_head(const std::string& method, bool for_auto) {
+  const auto find = [&](bool of_these_stages) {
+    return find_head(installation_folder() + "/heads", *model_, [&](const HeadParameters& p) {
+      return p.kind != HeadKind::kDraft && method_of(p.kind) == method && (!of_these_stages || runs_with(p, options_));
+    });
+  };
+  auto path = find(true);
+  if (!path && !for_auto) path = find(false);
   if (path) SLUICE_TRY_STATUS(open_head(*path));
   return path.has_value();
 }
@@ -94,7 +99,7 @@ Status Session::take_shipped_heads() {
     if (name == kAutoMethod) {
       SLUICE_TRY_STATUS(take_head_of_auto());
     } else if (head_kind(name) && head_for(name) == nullptr) {
-      SLUICE_TRY_STATUS(take_shipped_head(name));
+      SLUICE_TRY_STATUS(take_shipped_head(name, /*for_auto=*/false));
     }
   }
   return {};
@@ -106,7 +111,7 @@ Status Session::take_head_of_auto() {
   if (!kind) return {};
   bool there = std::ranges::any_of(heads_, [&](const HeadFile& head) { return head.parameters().kind == *kind; });
   if (!there) {
-    SLUICE_TRY(there, take_shipped_head(method_of(*kind)));
+    SLUICE_TRY(there, take_shipped_head(method_of(*kind), /*for_auto=*/true));
   }
   if (!there) return {};
   auto_head_ = kind;

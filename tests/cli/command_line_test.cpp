@@ -141,10 +141,20 @@ TEST(CommandLine, SaysWhatIsMissing) {
   EXPECT_TRUE(fails(run_program({"up"}), 2, {"hosts is missing: File of hosts", "sluice up --help"}));
   EXPECT_TRUE(fails(run_program({"secret"}), 2, {"file is missing: A new file", "sluice secret --help"}));
   EXPECT_TRUE(fails(run_program({"train", "spd"}), 2, {" is missing: ", "sluice train spd --help"}));
+  EXPECT_TRUE(fails(run_program({"train"}), 2, {"name what to train: data, spd", "sluice train --help"}));
 }
 
 TEST(CommandLine, SaysWhereAPromptWithoutACommandBelongs) {
   EXPECT_TRUE(fails(run_program({"Why is it so?"}), 2, {"'Why is it so?'", "sluice run"}));
+}
+
+TEST(CommandLine, SaysWhatAnswersAPromptOfAChat) {
+  EXPECT_TRUE(fails(run_program({"chat", "hello"}), 2, {"'hello'", "sluice run answers one prompt"}));
+}
+
+TEST(CommandLine, NamesTheAddressThatIsNone) {
+  EXPECT_TRUE(fails(run_program({"stage", "--listen", "127.0.0.1:99999"}), 2,
+                    {"--listen: '127.0.0.1:99999' is no host", "HOST:PORT"}));
 }
 
 TEST(CommandLine, BehindTwoDashesStandsThePromptAlone) {

@@ -150,9 +150,10 @@ TEST(Head, ShippedOnesAreTakenWhereTheyFit) {
   EXPECT_EQ(answered({"--stages", "3"})["source"], "ngram+draft") << "auto takes the draft";
   EXPECT_EQ(answered({"--source", "ngram"})["source"], "ngram");
   EXPECT_TRUE(fails(run(small_model(), {"--method", "p-eagle"}), 2, {"--method p-eagle", "--head FILE"}));
-  EXPECT_TRUE(fails(run(small_model(), {"--method", "spd", "--stages", "3"}), 2, {"--method spd", "--head FILE"}));
+  EXPECT_TRUE(fails(run(small_model(), {"--method", "spd", "--stages", "3"}), 2,
+                    {"spd.gguf was trained for 2 stages", "leave --stages and --cuts out"}));
   const std::string other = write_tiny_model({.seed = 9}, temp_path("other-target.gguf"));
-  EXPECT_TRUE(fails(run(other, {"--method", "spd"}), 2, {"--method spd", "--head FILE"}));
+  EXPECT_TRUE(fails(run(other, {"--method", "spd"}), 2, {"--method spd", "--head FILE", "sluice train"}));
 
   const fs::path prompts = temp_path("prompts");
   fs::create_directories(prompts);
