@@ -81,6 +81,14 @@ void BenchReport::add_run(const BenchKey& key, const json& run) {
   if (pace.computing) pace_.computing = std::max(*pace.computing, pace_.computing.value_or(0.0));
   pace_.asked += pace.asked;
   pace_.missed += pace.missed;
+  if (const auto relay = run.find("relay"); relay != run.end()) {
+    const auto tokens = static_cast<double>(run["tokens"].size());
+    relay_.edges = std::max(relay_.edges, (*relay)["edges"].get<size_t>());
+    relay_.runs += 1;
+    relay_.tokens += tokens;
+    relay_.bytes += tokens * (*relay)["bytes_per_token"].get<double>();
+    relay_.seconds_per_step += (*relay)["seconds_per_step"].get<double>();
+  }
   out_of_range_ += run.value("states_out_of_range", uint64_t{0});
   compare(key, run);
 }
@@ -175,6 +183,8 @@ std::string BenchReport::table() const {
         out += '\n';
       }
   if (together) out += load_table();
+  if (relay_.edges > 0)
+    out += relay_text(relay_.edges, relay_.bytes / relay_.tokens, relay_.seconds_per_step / relay_.runs) + "\n";
   return out + energy_line() + pace_.text() + agreement_line();
 }
 

@@ -74,6 +74,11 @@ class BenchReport {
   std::string difference_;
   Pace pace_;
   uint64_t out_of_range_ = 0;  // numbers of states that f16 could not hold
+  // Of runs with edges by way of this process.
+  struct Relay {
+    size_t edges = 0;
+    double runs = 0, tokens = 0, bytes = 0, seconds_per_step = 0;  // the last a sum
+  } relay_;
 };
 
 }  // namespace sluice

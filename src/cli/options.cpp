@@ -197,18 +197,26 @@ CLI::Validator host_list(std::shared_ptr<HostsFile> hosts) {
 // Options are taken in the order in which they are added: --secret and --patience go before what the file says.
 void add_hosts_options(CLI::App& command, SessionOptions& options, CLI::Option& stages) {
   const auto hosts = std::make_shared<HostsFile>();
-  command
-      .add_option_function<std::string>(
-          "--hosts", [hosts, &options](const std::string&) { take_hosts(*hosts, options); },
-          "Other processes that hold the target's stages, one each, in this order: where sluice stage listens, as in "
-          "a:7001,b:7001, or a file that says so, as in hosts.toml (docs/hosts.md); draft models and heads stay here")
-      ->check(host_list(hosts))
-      ->excludes(&stages);
+  CLI::Option& named = *command.add_option_function<std::string>(
+      "--hosts", [hosts, &options](const std::string&) { take_hosts(*hosts, options); },
+      "Other processes that hold the target's stages, one each, in this order: where sluice stage listens, as in "
+      "a:7001,b:7001, or a file that says so, as in hosts.toml (docs/hosts.md); draft models and heads stay here");
+  named.check(host_list(hosts))->excludes(&stages);
   command
       .add_option_function<std::string>(
           "--spares", [&options](const std::string& text) { options.spares = *parse_hosts(text); },
           "More of them, which take the stages of a host that is lost, the first that answers first")
       ->check(address_list());
+  command
+      .add_flag_callback(
+          "--relay",
+          [&options] {
+            for (HostOptions& host : options.hosts) host.address.relay = true;
+            for (HostAddress& spare : options.spares) spare.relay = true;
+          },
+          "Hosts that only this machine reaches: what stages send each other goes by way of this process. By itself it "
+          "does so where a host can't reach the next")
+      ->needs(&named);
   options.on_host = [](const std::string& line) {
     const char* const begin = isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0 ? "\n" : "";
     std::fprintf(stderr, "%ssluice: %s\n", begin, line.c_str());

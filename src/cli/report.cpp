@@ -110,6 +110,10 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Answe
       {"coordinator_seconds", engine.coordinator_seconds()},
       {"stage_utilisation", figures.stage_utilisation}};
   if (session.profile() && !options.simulated()) j["stage_computing"] = figures.stage_computing;
+  if (figures.relayed_edges > 0)
+    j["relay"] = {{"edges", figures.relayed_edges},
+                  {"bytes_per_token", figures.relayed_bytes_per_token},
+                  {"seconds_per_step", figures.relayed_seconds_per_step}};
   if (!options.exact()) j["states_out_of_range"] = engine.out_of_range();
   if (options.compute == Compute::kStored)
     j["stored"] = {{"asked", engine.lookups().asked}, {"missed", engine.lookups().missed}};
@@ -123,6 +127,11 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Answe
 std::string out_of_range_text(uint64_t n) {
   return fmt::format(
       "Numbers of states beyond f16's range: {}; they became its largest (--activations f32 keeps them).", n);
+}
+
+std::string relay_text(size_t edges, double bytes_per_token, double seconds_per_step) {
+  return fmt::format("{} by way of this process: {:.1f} KB a token and {:.2f} ms a step more.",
+                     count(edges, "edge", "edges"), bytes_per_token / 1e3, seconds_per_step * 1e3);
 }
 
 Pace pace_of(const nlohmann::json& run) {
@@ -159,7 +168,8 @@ Status Pace::check() const {
 
 std::string summary(const Session& session, const Engine& engine, const Answer& answer) {
   const Request& request = engine.request(answer.request);
-  const double rate = engine.figures(answer.request).tokens_per_second;
+  const RequestFigures figures = engine.figures(answer.request);
+  const double rate = figures.tokens_per_second;
   const double plain = answer.trial ? answer.trial->plain_rate() : 0;
   const double at_most = answer.trial ? answer.trial->plain_at_most() : 0;
   const std::string method = method_name(engine, answer);
@@ -175,6 +185,8 @@ std::string summary(const Session& session, const Engine& engine, const Answer& 
   if (request.stats.drafted > 0)
     text += fmt::format(" {} of {} right.", request.stats.accepted,
                         count(static_cast<size_t>(request.stats.drafted), "guess", "guesses"));
+  if (figures.relayed_edges > 0)
+    text += " " + relay_text(figures.relayed_edges, figures.relayed_bytes_per_token, figures.relayed_seconds_per_step);
   if (engine.out_of_range() > 0) text += " " + out_of_range_text(engine.out_of_range());
   return plain > 0 ? text + warning(session, request, *answer.trial) : text;
 }

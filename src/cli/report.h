@@ -43,6 +43,9 @@ Pace pace_of(const nlohmann::json& run);
 // What is said of so many states that f16 could not hold.
 std::string out_of_range_text(uint64_t n);
 
+// What it cost that edges go by way of this process.
+std::string relay_text(size_t edges, double bytes_per_token, double seconds_per_step);
+
 // Writes the trace that --trace asked for; nothing if the path is empty.
 Status write_trace(const Session& session, const Engine& engine, const Answer& answer, const std::string& path);
 

@@ -121,8 +121,10 @@ void Engine::accept(Request& request, const Accepted& accepted) {
   guesses_.learn(step.expected, step.came);
   prune(request, step.pruned, step.flush ? Fate::kFlushed : Fate::kPruned);
   progress_of(request, progress_).tokens.push_back(accepted.next);
-  if (request.n_answer() == 1)
+  if (request.n_answer() == 1) {
     request.decode_begin.assign(target().traffic().stages().begin(), target().traffic().stages().end());
+    request.relayed_begin = executor_->relayed();
+  }
   recorder_.said(request, !step.flush, now);
 
   if (!request.spec.ignore_end && tokenizer_->ends_generation(accepted.next)) {
@@ -137,6 +139,7 @@ void Engine::accept(Request& request, const Accepted& accepted) {
 void Engine::finish(Request& request, Finish finish) {
   request.finish = finish;
   request.decode_end.assign(target().traffic().stages().begin(), target().traffic().stages().end());
+  request.relayed_end = executor_->relayed();
   // Nothing of the tree is of use any more, the root included.
   std::vector<NodeId> nodes;
   for (const auto& node : request.speculation.tree.nodes()) nodes.push_back(node.id);

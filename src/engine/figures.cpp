@@ -6,6 +6,21 @@
 
 namespace sluice {
 
+namespace {
+
+void add_relayed(const Request& request, double tokens, RequestFigures& figures) {
+  const Relayed &begin = request.relayed_begin, &end = request.relayed_end;
+  const Relayed during{.edges = end.edges,
+                       .batches = end.batches - begin.batches,
+                       .bytes = end.bytes - begin.bytes,
+                       .seconds = end.seconds - begin.seconds};
+  figures.relayed_edges = during.edges;
+  figures.relayed_bytes_per_token = tokens > 0 ? static_cast<double>(during.bytes) / tokens : 0.0;
+  figures.relayed_seconds_per_step = during.seconds_per_step();
+}
+
+}  // namespace
+
 RequestFigures figures_of(const Request& request, std::span<const StageClock> now, const CostModel* cost) {
   const RequestStats& stats = request.stats;
   RequestFigures figures;
@@ -15,6 +30,7 @@ RequestFigures figures_of(const Request& request, std::span<const StageClock> no
   figures.decode_seconds = stats.last_token - stats.first_token;
   if (figures.decode_seconds <= 0) return figures;
   figures.tokens_per_second = tokens / figures.decode_seconds;
+  if (request.finish != Finish::kNone) add_relayed(request, tokens, figures);
   const auto& begin = request.decode_begin;
   const auto end = request.decode_end.empty() ? now : std::span<const StageClock>(request.decode_end);
   double slowest = 0;

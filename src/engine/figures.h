@@ -17,6 +17,9 @@ struct RequestFigures {
   double equivalent_acceptance_length = 0;  // SPD eq. (4): n N / K
   std::vector<double> stage_utilisation;    // busy share while decoding
   std::vector<double> stage_computing;      // of that, where stages keep a pace, the share that they computed
+  size_t relayed_edges = 0;                 // that go by way of the coordinator's process; 0: none does
+  double relayed_bytes_per_token = 0;       // while decoding, of all edges
+  double relayed_seconds_per_step = 0;      // that it takes longer, of all edges: Relayed::seconds_per_step()
 };
 
 // now: the target's stages, of a request that has not ended. cost: of a simulated or paced clock, else null.

@@ -10,6 +10,7 @@
 #include "engine/means.h"
 #include "engine/policy.h"
 #include "engine/stage_clock.h"
+#include "pipeline/remote_stages.h"
 #include "source/fusion.h"
 #include "tree/residency.h"
 #include "tree/token_tree.h"
@@ -132,6 +133,7 @@ struct Request {
   std::vector<NodeId> start_over();
   // The clocks of the target's stages when the first token of the answer came, and when it ended.
   std::vector<StageClock> decode_begin, decode_end;
+  Relayed relayed_begin, relayed_end;  // what had gone by way of the coordinator's process by then
   // Of the newest tokens; none before there are enough.
   std::optional<double> seconds_per_token() const;
   // How often guesses of late came true, of as often as their sources said; at most 1.

@@ -59,7 +59,8 @@ class Executor {
   // Makes next() return `Woken` at this time, at the latest.
   virtual void wake_at(double time) = 0;
 
-  virtual double now() const = 0;  // seconds on this executor's clock
+  virtual Relayed relayed() { return {}; }  // of the target
+  virtual double now() const = 0;           // seconds on this executor's clock
   virtual bool simulated() const = 0;
   virtual Exactness exactness() const = 0;  // of the target's stages, the weakest of them
   virtual const char* name() const = 0;     // "threads", "hosts", "virtual"

@@ -1,6 +1,7 @@
 // The stages of a model that are elsewhere, as an executor sees them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 
@@ -10,6 +11,17 @@
 #include "wire/batch.h"
 
 namespace sluice {
+
+// What goes by way of the coordinator's process from a stage to the next, which it can't reach.
+struct Relayed {
+  size_t edges = 0;      // now
+  uint64_t batches = 0;  // so far, of every edge
+  uint64_t bytes = 0;    // of them
+  double seconds = 0;    // of them, beside the way here: that they lay here, and half the round trips from here on
+  double seconds_per_step() const {
+    return batches > 0 ? seconds / static_cast<double>(batches) * static_cast<double>(edges) : 0.0;
+  }
+};
 
 // Used by the coordinator's thread. What comes back comes on a thread of their own, in the order in which the stages
 // sent it: taps, reports (their times are the stage's own; only durations count), outcomes. It has been checked: they
@@ -32,6 +44,7 @@ class RemoteStages {
   virtual void amend(const Amendment& amendment) = 0;
   virtual void resume(uint32_t /*generation*/) {}
 
+  virtual Relayed relayed() { return {}; }
   virtual Exactness exactness() const = 0;  // of the weakest of them
 };
 

@@ -87,6 +87,7 @@ class ThreadsExecutor final : public Executor {
 
   void wake_at(double time) override { events_.push(Woken{}, start_ + delay_of(time)); }
 
+  Relayed relayed() override { return models_.front().remote ? models_.front().remote->relayed() : Relayed(); }
   double now() const override { return since_start(Clock::now()); }
   bool simulated() const override { return false; }
   Exactness exactness() const override { return exactness_; }

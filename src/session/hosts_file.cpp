@@ -105,6 +105,7 @@ class HostsReader {
                     {"layers", [&](const auto& node) { return read_whole(node, kMostLayers, options.layers); }},
                     {"threads", [&](const auto& node) { return read_whole(node, kMostThreads, options.threads); }},
                     {"memory", [&](const auto& node) { return read_real(node, 0, kMostGib, "GiB", options.memory); }},
+                    {"relay", [&](const auto& node) { return read_flag(node, options.address.relay); }},
                     {"here", [&](const auto& node) { return read_flag(node, host.launch.here); }},
                     {"login", [&](const auto& node) { return read_text(node, host.launch.login); }},
                     {"sluice", [&](const auto& node) { return read_text(node, host.launch.sluice); }},
@@ -165,7 +166,8 @@ class HostsReader {
     SLUICE_TRY_STATUS(read_text(node, text));
     auto address = HostAddress::parse(text);
     if (!address) return wrong(node, address.error().message);
-    to = *address;
+    to.host = address->host;
+    to.port = address->port;
     return {};
   }
   Status read_role(const toml::node& node, HostRole& to) const {

@@ -19,6 +19,7 @@ struct HostAddress {
   uint16_t port = kPort;
   std::string name = {};   // for people; may be empty
   int32_t rank = kNoRank;  // of an MPI job; then host and port are of no meaning
+  bool relay = false;      // only the coordinator reaches it, by whose process it reaches other stages
 
   static constexpr int32_t kNoRank = -1;
   static HostAddress of_rank(int32_t rank) { return {.host = {}, .port = 0, .rank = rank}; }

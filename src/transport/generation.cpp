@@ -36,14 +36,16 @@ uint64_t random_epoch() {
 }
 
 Generation::Generation(const RemotePlan& plan, std::vector<HostAddress> hosts, Network& network, WeightServer* weights,
-                       std::optional<Bits> former)
+                       Unreachable& unreachable, std::optional<Bits> former)
     : plan_(plan),
       hosts_(std::move(hosts)),
       network_(network),
       weights_(weights),
+      unreachable_(unreachable),
       former_(std::move(former)),
       epoch_(random_epoch()),
       ready_(plan_.recipes.size()),
+      relays_(plan_.recipes.size()),
       arrivals_(plan_.recipes),
       paces_(plan_.recipes.size()) {
   for (const StageRecipe& recipe : plan_.recipes) reports_.emplace_back(plan_.id, recipe, plan_.n_tokens);
@@ -51,22 +53,77 @@ Generation::Generation(const RemotePlan& plan, std::vector<HostAddress> hosts, N
 
 tl::expected<void, Loss> Generation::open(double connect) {
   if (auto reached = reach_all(connect); !reached) return reached;
-  if (auto told = set_up_all(); !told) return told;
-  if (auto ready = wait_for_all(); !ready) return ready;
+  if (auto told = set_up_all(connect); !told) return told;
+  if (auto ready = wait_for_all(connect); !ready) return ready;
   if (auto alike = check_alike(); !alike) return alike;
-  auto first = network_.connect(hosts_.front(), hello(0, Hello::Role::kBatches), connection_options(connect));
-  if (!first) return loss_of(0, first.error());
+  auto first = reach(0, Hello::Role::kBatches, connect);
+  if (!first) return tl::unexpected<Loss>(first.error());
   first_ = std::move(*first);
-  first_->listen({.frame =
-                      [weak = weak_from_this()](const Frame& frame) {
-                        if (const auto self = weak.lock()) self->take(0, frame);
-                      },
-                  .end =
-                      [weak = weak_from_this()](const Error& error) {
-                        if (const auto self = weak.lock()) self->fail(0, error);
-                      }});
+  hear(0, *first_);
   lay_ways();
   return {};
+}
+
+tl::expected<std::shared_ptr<Connection>, Loss> Generation::reach(size_t stage, Hello::Role role, double connect) {
+  auto connection = network_.connect(hosts_[stage], hello(stage, role), connection_options(connect));
+  if (!connection) return loss_of(stage, connection.error());
+  return std::move(*connection);
+}
+
+// What a stage says by it is the stage's.
+void Generation::hear(size_t stage, Connection& connection) {
+  connection.listen({.frame =
+                         [weak = weak_from_this(), stage](const Frame& frame) {
+                           if (const auto self = weak.lock()) self->take(stage, frame);
+                         },
+                     .end =
+                         [weak = weak_from_this(), stage](const Error& error) {
+                           if (const auto self = weak.lock()) self->fail(stage, error);
+                         }});
+}
+
+// A host reaches itself.
+bool Generation::needs_relay(size_t stage) const {
+  if (stage + 1 >= hosts_.size() || plan_.job) return false;
+  const HostAddress &host = hosts_[stage], &next = hosts_[stage + 1];
+  const bool known = unreachable_.contains({host.text(), next.text()});
+  return known || ((host.relay || next.relay) && host.text() != next.text());
+}
+
+// Comes for what these stages send, and brings it to those behind them.
+tl::expected<void, Loss> Generation::lay_relays(const std::vector<size_t>& stages, double connect) {
+  using Reached = tl::expected<std::shared_ptr<Connection>, Loss>;
+  std::vector<std::future<std::pair<Reached, Reached>>> attempts;
+  for (const size_t s : stages)
+    attempts.push_back(std::async(std::launch::async, [this, s, connect] {
+      auto from = reach(s, Hello::Role::kRelay, connect);
+      return std::pair(std::move(from), reach(s + 1, Hello::Role::kBatches, connect));
+    }));
+  const size_t n = control_.size();
+  const PipelineLinks links = plan_.cost ? PipelineLinks(*plan_.cost, plan_.id, n) : PipelineLinks(n);
+  tl::expected<void, Loss> reached;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const size_t s = stages[i];
+    auto [from, to] = attempts[i].get();
+    for (const Reached* end : {&from, &to})
+      if (!*end && reached) reached = tl::unexpected<Loss>(end->error());
+    if (!reached) continue;
+    const auto relay = std::make_shared<Relay>(*from, over_link(*to, links.to_stages[s + 1]));
+    {
+      const std::lock_guard lock(mutex_);
+      relays_[s] = relay;
+    }
+    hear(s + 1, **to);
+    (*from)->listen({.frame =
+                         [weak = std::weak_ptr(relay)](Frame frame) {
+                           if (const auto there = weak.lock()) there->push(std::move(frame));
+                         },
+                     .end =
+                         [weak = weak_from_this(), s](const Error& error) {
+                           if (const auto self = weak.lock()) self->fail(s, error);
+                         }});
+  }
+  return reached;
 }
 
 void Generation::lay_ways() {
@@ -100,16 +157,10 @@ tl::expected<void, Loss> Generation::reach_all(double connect) {
   return reached;
 }
 
-tl::expected<void, Loss> Generation::set_up_all() {
+tl::expected<void, Loss> Generation::set_up_all(double connect) {
+  std::vector<size_t> relayed;
   for (size_t s = 0; s < control_.size(); ++s) {
-    control_[s]->listen({.frame =
-                             [weak = weak_from_this(), s](const Frame& frame) {
-                               if (const auto self = weak.lock()) self->take(s, frame);
-                             },
-                         .end =
-                             [weak = weak_from_this(), s](const Error& error) {
-                               if (const auto self = weak.lock()) self->fail(s, error);
-                             }});
+    hear(s, *control_[s]);
     StageSetup setup{.model = plan_.id,
                      .recipe = plan_.recipes[s],
                      .next = {},
@@ -117,20 +168,38 @@ tl::expected<void, Loss> Generation::set_up_all() {
                      .pace = plan_.cost ? plan_.cost->profile().to_json().dump() : "",
                      .cuts = plan_.cuts,
                      .memo = plan_.recipes[s].last ? plan_.memo : "",
-                     .replaces = former_.has_value()};
+                     .replaces = former_.has_value(),
+                     .relay = needs_relay(s),
+                     .connect = connect};
+    if (setup.relay) relayed.push_back(s);
     if (s + 1 < control_.size()) setup.next = hosts_[s + 1].text();
     if (const Status sent = control_[s]->send(setup, Priority::kUrgent); !sent) fail(s, sent.error());
   }
-  return {};
+  return lay_relays(relayed, connect);
 }
 
-tl::expected<void, Loss> Generation::wait_for_all() {
+tl::expected<void, Loss> Generation::wait_for_all(double connect) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] {
-    return loss_ || closed_ || std::ranges::all_of(ready_, [](const auto& ready) { return ready.has_value(); });
-  });
-  if (loss_) return tl::unexpected<Loss>(*loss_);
-  if (closed_) return loss_of(0, {ErrorKind::kRuntime, "the program ended"});
+  for (;;) {
+    changed_.wait(lock, [&] {
+      return loss_ || closed_ || !cut_off_.empty() ||
+             std::ranges::all_of(ready_, [](const auto& ready) { return ready.has_value(); });
+    });
+    if (loss_) return tl::unexpected<Loss>(*loss_);
+    if (closed_) return loss_of(0, {ErrorKind::kRuntime, "the program ended"});
+    if (cut_off_.empty()) break;
+    const auto cut_off = std::exchange(cut_off_, {});
+    lock.unlock();
+    std::vector<size_t> stages;
+    for (const auto& [s, why] : cut_off) {
+      plan_.say(control_[s]->peer() + " can't reach the next stage (" + why.message +
+                "): what it sends there goes by way of this process");
+      unreachable_.emplace(hosts_[s].text(), hosts_[s + 1].text());
+      stages.push_back(s);
+    }
+    if (auto relayed = lay_relays(stages, connect); !relayed) return relayed;
+    lock.lock();
+  }
   uint8_t weakest = 0;
   for (size_t s = 0; s < ready_.size(); ++s) {
     weakest = std::max(weakest, ready_[s]->exactness);
@@ -242,6 +311,17 @@ Status Generation::take(size_t s, const StageReady& ready) {
   return {};
 }
 
+Status Generation::take(size_t s, const NextUnreachable& said) {
+  const std::lock_guard lock(mutex_);
+  const bool waits = std::ranges::any_of(cut_off_, [s](const auto& one) { return one.first == s; });
+  if (s + 1 >= hosts_.size() || relays_[s] || ready_[s] || waits)
+    return runtime_error("it says that it can't reach the next stage, which it has no reason to");
+  if (plan_.job) return tl::unexpected<Error>(said.error);
+  cut_off_.emplace_back(s, said.error);
+  changed_.notify_all();
+  return {};
+}
+
 Status Generation::ask(size_t s, const std::optional<WeightBlockAsked>& asked) {
   if (weights_ == nullptr) return runtime_error("it asks for weights that nobody sends");
   return weights_->ask(control_[s], plan_.recipes[s], asked);
@@ -251,6 +331,7 @@ Status Generation::take(size_t s, StageReport& report) {
   const std::lock_guard lock(mutex_);
   SLUICE_TRY_STATUS(reports_[s].check(report));
   note_pass(s, report);
+  if (s > 0 && relays_[s - 1]) relays_[s - 1]->heard(report.waited + report.end - report.begin);
   if (links_ != nullptr) links_->report(report);
   return {};
 }
@@ -298,6 +379,22 @@ void Generation::close() {
   for (const auto& control : control_)
     if (control) control->close();
   if (first_) first_->close();
+  const std::lock_guard lock(mutex_);
+  for (const auto& relay : relays_)
+    if (relay) relay->close();
+}
+
+Relayed Generation::relayed() {
+  const std::lock_guard lock(mutex_);
+  Relayed all;
+  for (const auto& relay : relays_) {
+    if (!relay) continue;
+    ++all.edges;
+    all.batches += relay->batches();
+    all.bytes += relay->bytes();
+    all.seconds += relay->seconds();
+  }
+  return all;
 }
 
 }  // namespace sluice

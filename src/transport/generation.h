@@ -7,13 +7,16 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pipeline/frame_check.h"
 #include "pipeline/route.h"
 #include "transport/link_meter.h"
 #include "transport/network.h"
+#include "transport/relay.h"
 #include "transport/remote_pipeline.h"
 #include "transport/weight_server.h"
 #include "wire/hello.h"
@@ -36,16 +39,21 @@ struct Bits {
   std::string instructions;                // of one: where it matters, of all
 };
 
+// Hosts of which the first can't reach the second.
+using Unreachable = std::set<std::pair<std::string, std::string>>;
+
 // Whatever is sent between its processes bears its epoch, so that nothing of it gets into another one. Thread safety:
 // any thread.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   // REQUIRES: plan, network and weights outlive this. hosts: one a stage. weights: for stages that lack them; null:
-  // they must have them. former: of the one before, if there was one; bits may become neither weaker nor other ones.
+  // they must have them. unreachable: what is known of it, and what open() finds out. former: of the one before, if
+  // there was one; bits may become neither weaker nor other ones.
   Generation(const RemotePlan& plan, std::vector<HostAddress> hosts, Network& network, WeightServer* weights,
-             std::optional<Bits> former = {});
+             Unreachable& unreachable, std::optional<Bits> former = {});
 
-  // Waits until every host has made its stage and reached the next. connect: seconds that one may take to answer.
+  // Waits until every host has made its stage and reached the next, if need be by way of this process. connect: seconds
+  // that one may take to answer.
   tl::expected<void, Loss> open(double connect);
   // What the stages say goes to `links` from now on, on the network's thread. lost: is told once; then nothing is
   // passed on any more.
@@ -64,6 +72,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void fail(size_t stage, const Error& error, bool in_set_up = false);
 
   const Bits& bits() const { return bits_; }  // once it is open
+  Relayed relayed();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -79,8 +88,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Hello hello(size_t stage, Hello::Role role) const;
   ConnectionOptions connection_options(double connect) const;
   tl::expected<void, Loss> reach_all(double connect);
-  tl::expected<void, Loss> set_up_all();
-  tl::expected<void, Loss> wait_for_all();
+  bool needs_relay(size_t stage) const;
+  tl::expected<void, Loss> lay_relays(const std::vector<size_t>& stages, double connect);
+  tl::expected<std::shared_ptr<Connection>, Loss> reach(size_t stage, Hello::Role role, double connect);
+  void hear(size_t stage, Connection& connection);
+  tl::expected<void, Loss> set_up_all(double connect);
+  tl::expected<void, Loss> wait_for_all(double connect);
   tl::expected<void, Loss> check_alike() const;
   void take(size_t s, const Frame& frame);
   template <class Other>
@@ -88,6 +101,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     return runtime_error("it sent what no stage sends; do all hosts run the same release?");
   }
   Status take(size_t s, const StageReady& ready);
+  Status take(size_t s, const NextUnreachable& said);
   Status take(size_t s, const WeightsAsked&) { return ask(s, std::nullopt); }
   Status take(size_t s, const WeightBlockAsked& asked) { return ask(s, asked); }
   Status ask(size_t s, const std::optional<WeightBlockAsked>& asked);
@@ -101,6 +115,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const std::vector<HostAddress> hosts_;  // by stage
   Network& network_;
   WeightServer* const weights_;
+  Unreachable& unreachable_;  // of who opens
   const std::optional<Bits> former_;
   const uint64_t epoch_;
   std::vector<std::shared_ptr<Connection>> control_;  // by stage
@@ -114,7 +129,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::mutex mutex_;  // guards what follows, and is held while `links_` is told
   std::condition_variable changed_;
   std::vector<std::optional<StageReady>> ready_;
-  std::vector<ReportCheck> reports_;  // by stage
+  std::vector<std::pair<size_t, Error>> cut_off_;  // stages that can't reach the next, and wait for us to come
+  std::vector<std::shared_ptr<Relay>> relays_;     // by the stage before; null: it reaches the next
+  std::vector<ReportCheck> reports_;               // by stage
   ArrivalCheck arrivals_;
   int64_t submitted_ = 0;
   std::vector<Pace> paces_;  // by stage

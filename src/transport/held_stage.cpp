@@ -41,46 +41,6 @@ Result<std::shared_ptr<Memo>> open_memo(const StageRecipe& recipe, const std::st
 
 }  // namespace
 
-void FrameQueue::push(Frame frame) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (closed_) return;
-    frames_.push_back(std::move(frame));
-  }
-  changed_.notify_one();
-}
-
-std::optional<Frame> FrameQueue::pop() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return closed_ || !frames_.empty(); });
-  if (closed_) return std::nullopt;
-  Frame frame = std::move(frames_.front());
-  frames_.pop_front();
-  return frame;
-}
-
-std::optional<Frame> FrameQueue::try_pop() {
-  const std::lock_guard lock(mutex_);
-  if (closed_ || frames_.empty()) return std::nullopt;
-  Frame frame = std::move(frames_.front());
-  frames_.pop_front();
-  return frame;
-}
-
-void FrameQueue::wait_until(std::chrono::steady_clock::time_point time) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, time, [&] { return closed_; });
-}
-
-void FrameQueue::close() {
-  {
-    const std::lock_guard lock(mutex_);
-    closed_ = true;
-    frames_.clear();
-  }
-  changed_.notify_all();
-}
-
 HeldStage::HeldStage(const StageMeans& means, const Hello& hello, std::shared_ptr<Connection> control)
     : means_(means), hello_(hello), control_(std::move(control)) {}
 
@@ -100,6 +60,14 @@ Status HeldStage::take(std::shared_ptr<Connection> batches) {
   return {};
 }
 
+Status HeldStage::take_relay(std::shared_ptr<Connection> relay) {
+  const std::lock_guard lock(mutex_);
+  if (relay_ || ended_) return runtime_error("the coordinator has come for its batches already");
+  relay_ = std::move(relay);
+  relay_came_.notify_all();
+  return {};
+}
+
 void HeldStage::end() {
   ended_ = true;
   from_coordinator_.close();
@@ -107,6 +75,8 @@ void HeldStage::end() {
   control_->close();
   const std::lock_guard lock(mutex_);
   if (before_) before_->close();
+  if (relay_) relay_->close();
+  relay_came_.notify_all();
 }
 
 void HeldStage::end_because(const Error& error) {
@@ -116,6 +86,7 @@ void HeldStage::end_because(const Error& error) {
   batches_.close();
   const std::lock_guard lock(mutex_);
   if (before_) before_->close_because(error);
+  relay_came_.notify_all();
 }
 
 void HeldStage::run() {
@@ -170,8 +141,8 @@ Result<std::optional<StageSetup>> HeldStage::next_setup() {
   auto* setup = std::get_if<StageSetup>(&message);
   const bool good = setup != nullptr && setup->recipe.stage == hello_.stage &&
                     (can_be_held(*setup) || hello_.role == Hello::Role::kSpare) && setup->model.valid() &&
-                    setup->patience > 0 && setup->recipe.last == setup->next.empty() &&
-                    setup->cuts.size() <= kLongestPipeline;
+                    setup->patience > 0 && setup->connect > 0 && setup->recipe.last == setup->next.empty() &&
+                    setup->cuts.size() <= kLongestPipeline && setup->recipe.options.rounded.size() < kLongestPipeline;
   if (!good) return runtime_error("it was sent what is no recipe of a stage; do all hosts run the same release?");
   return std::move(*setup);
 }
@@ -282,18 +253,19 @@ Status HeldStage::keep_pace(const StageSetup& setup, int32_t d_model) {
   return {};
 }
 
+// Directly, or by way of the coordinator, which reaches both.
 Status HeldStage::reach_next(const StageSetup& setup) {
   if (setup.next.empty()) return {};
-  SLUICE_TRY(const HostAddress to, HostAddress::parse(setup.next));
-  const Hello hello{.epoch = hello_.epoch, .stage = StageId(hello_.stage.value + 1), .role = Hello::Role::kBatches};
-  ConnectionOptions options{.patience = setup.patience};
-  options.progress = [weak = weak_from_this()] {
-    const auto self = weak.lock();
-    return self ? self->progress() : 0;
-  };
-  auto next = means_.network->connect(to, hello, options);
-  if (!next) return runtime_error("it can't reach the next stage: " + next.error().message);
-  next_ = std::move(*next);
+  relayed_ = setup.relay;
+  if (!relayed_) {
+    auto next = connect_to_next(setup);
+    relayed_ = !next;
+    if (next) next_ = std::move(*next);
+    if (!next) SLUICE_TRY_STATUS(control_->send(NextUnreachable{next.error()}, Priority::kUrgent));
+  }
+  if (relayed_) {
+    SLUICE_TRY(next_, wait_for_relay());
+  }
   const auto give_up = [weak = weak_from_this()](const Error& error) {
     if (const auto self = weak.lock(); self && !self->ended_) self->end_because(error);
   };
@@ -307,12 +279,32 @@ Status HeldStage::reach_next(const StageSetup& setup) {
   return {};
 }
 
+Result<std::shared_ptr<Connection>> HeldStage::connect_to_next(const StageSetup& setup) {
+  SLUICE_TRY(const HostAddress to, HostAddress::parse(setup.next));
+  const Hello hello{.epoch = hello_.epoch, .stage = StageId(hello_.stage.value + 1), .role = Hello::Role::kBatches};
+  ConnectionOptions options{.patience = setup.patience, .connect = setup.connect};
+  options.progress = [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    return self ? self->progress() : 0;
+  };
+  return means_.network->connect(to, hello, options);
+}
+
+// For as long as the coordinator is there.
+Result<std::shared_ptr<Connection>> HeldStage::wait_for_relay() {
+  std::unique_lock lock(mutex_);
+  relay_came_.wait(lock, [&] { return relay_ || ended_; });
+  if (ended_) return runtime_error("the coordinator has gone");
+  return relay_;
+}
+
 void HeldStage::lay_ways(size_t n_stages) {
   ways_ = {.onward = next_, .taps = control_, .reports = control_, .outcomes = control_};
   if (!pace_) return;
   const PipelineLinks links(*pace_, model_, n_stages);
   const auto s = static_cast<size_t>(hello_.stage.value);
-  if (next_) ways_.onward = over_link(next_, links.edges[s + 1]);
+  // By way of the coordinator it takes two links, of which this is the first.
+  if (next_) ways_.onward = over_link(next_, relayed_ ? links.taps[s] : links.edges[s + 1]);
   ways_.taps = over_link(control_, links.taps[s]);
   ways_.reports = over_link(control_, links.reports[s]);
   ways_.outcomes = over_link(control_, links.edges.back());

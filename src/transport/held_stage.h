@@ -17,6 +17,7 @@
 #include "pipeline/cost_model.h"
 #include "pipeline/recipe.h"
 #include "pipeline/route.h"
+#include "transport/frame_queue.h"
 #include "transport/kept_stages.h"
 #include "transport/link_meter.h"
 #include "transport/network.h"
@@ -24,22 +25,6 @@
 #include "wire/hello.h"
 
 namespace sluice {
-
-// Frames on their way from the network's thread to the stage's. Thread safety: any thread.
-class FrameQueue {
- public:
-  void push(Frame frame);
-  std::optional<Frame> pop();      // waits; nothing once it is closed
-  std::optional<Frame> try_pop();  // without waiting
-  void close();
-  void wait_until(std::chrono::steady_clock::time_point time);  // or until it is closed
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Fifo<Frame> frames_;
-  bool closed_ = false;
-};
 
 // What a stage is made and held with.
 struct StageMeans {
@@ -66,6 +51,8 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   void listen();
   // Batches come by this connection. On the network's thread. Errors: they come already.
   Status take(std::shared_ptr<Connection> batches);
+  // The coordinator has come for what goes to the next stage. Likewise.
+  Status take_relay(std::shared_ptr<Connection> relay);
 
   // Makes the stage and serves it until it ends; on a thread of its own.
   void run();
@@ -89,6 +76,8 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   void keep_journal();
   Status keep_pace(const StageSetup& setup, int32_t d_model);
   Status reach_next(const StageSetup& setup);
+  Result<std::shared_ptr<Connection>> connect_to_next(const StageSetup& setup);
+  Result<std::shared_ptr<Connection>> wait_for_relay();
   void lay_ways(size_t n_stages);
   Status process(const Frame& frame);
   Status take_amendments();
@@ -112,7 +101,8 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
     std::shared_ptr<Connection> onward, taps, reports, outcomes;
   };
   Ways ways_;
-  std::string what_;  // it is, for people
+  bool relayed_ = false;  // next_ leads to the coordinator
+  std::string what_;      // it is, for people
   ModelId model_ = kTarget;
   std::optional<MadeStage> made_;
   bool sound_ = true;  // nothing has gone wrong within it
@@ -126,8 +116,10 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   double received_ = 0;          // seconds that the batch in hand occupied it
   Stopwatch passed_on_;
 
-  std::mutex mutex_;                    // guards the next line
+  std::mutex mutex_;                    // guards the next two
   std::shared_ptr<Connection> before_;  // whom batches come from
+  std::shared_ptr<Connection> relay_;   // by which the coordinator takes them on
+  std::condition_variable relay_came_;
   std::atomic<bool> ended_ = false;
   std::atomic<uint64_t> progress_ = 0;
   std::atomic<int64_t> bytes_ = 0;

@@ -97,6 +97,12 @@ class RemotePipeline final : public RemoteStages {
     changed_.notify_all();
   }
 
+  Relayed relayed() override {
+    const std::lock_guard lock(mutex_);
+    Relayed all = former_relayed_;
+    add(all, *generation_);
+    return all;
+  }
   Exactness exactness() const override { return bits_.exactness; }
 
  private:
@@ -108,9 +114,17 @@ class RemotePipeline final : public RemoteStages {
   };
   using Clock = std::chrono::steady_clock;
 
+  static void add(Relayed& all, Generation& generation) {
+    const Relayed more = generation.relayed();
+    all.edges = more.edges;
+    all.batches += more.batches;
+    all.bytes += more.bytes;
+    all.seconds += more.seconds;
+  }
+
   std::shared_ptr<Generation> make_generation(std::vector<HostAddress> hosts, std::optional<Bits> former) {
     return std::make_shared<Generation>(plan_, std::move(hosts), *network_, weights_ ? &*weights_ : nullptr,
-                                        std::move(former));
+                                        unreachable_, std::move(former));
   }
 
   // What has gone wrong on this side: with the model's file, or the user wants it to stop.
@@ -198,7 +212,10 @@ class RemotePipeline final : public RemoteStages {
         ++number_;
         const uint32_t number = number_;
         state_ = next ? State::kReplaced : State::kGivenUp;
-        if (next) generation_ = *next;
+        if (next) {
+          add(former_relayed_, *generation_);
+          generation_ = *next;
+        }
         lock.unlock();
         if (next) {
           listen(**next, number);
@@ -298,12 +315,14 @@ class RemotePipeline final : public RemoteStages {
   Replacements replacements_;                        // of the mender
   std::vector<std::shared_ptr<Connection>> spares_;  // whom the model is known to; of the caller
   std::optional<WeightServer> weights_;              // for stages that lack them
+  Unreachable unreachable_;                          // of who opens generations, one after the other
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   State state_ = State::kRuns;
   uint32_t number_ = 0;  // of the generation
   std::shared_ptr<Generation> generation_, opening_;
+  Relayed former_relayed_;  // by generations before
   std::optional<Loss> loss_;
   std::optional<Error> ended_;
   std::vector<HostAddress> answers_;  // that have not been looked at

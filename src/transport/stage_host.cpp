@@ -118,10 +118,10 @@ class StageHost::Impl {
     if (closing_) return runtime_error("it is being shut down");
     join_done();
     const auto same = std::ranges::find_if(held_, [&](const Held& held) { return held.stage->belongs_to(hello); });
-    if (hello.role == Hello::Role::kBatches) {
+    if (hello.role == Hello::Role::kBatches || hello.role == Hello::Role::kRelay) {
       if (same == held_.end() || same->stage->ended())
         return runtime_error("it holds no such stage any more: the pipeline has ended");
-      return same->stage->take(connection);
+      return hello.role == Hello::Role::kBatches ? same->stage->take(connection) : same->stage->take_relay(connection);
     }
     if (same != held_.end()) return runtime_error("it holds that stage of this pipeline already");
     if (held_.size() >= kMostStages)

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/ids.h"
+#include "base/result.h"
 #include "wire/recipe.h"
 
 namespace sluice {
@@ -16,6 +17,7 @@ struct Hello {
   enum class Role : uint8_t {
     kControl,  // the coordinator, to a stage: what it is made of, amendments; reports, verdicts and taps come back
     kBatches,  // whoever comes before it, to a stage: batches
+    kRelay,    // the coordinator, to a stage that can't reach the next one: what goes there goes by this connection
     kSpare,    // the coordinator, to who may have to stand in for another: the recipe of a stage whose files it is to
                // have at hand
   };
@@ -34,6 +36,13 @@ struct StageSetup {
   std::vector<LayerRange> cuts;  // of all stages, which the profile is applied to
   std::string memo;              // of a last stage of Kind::kStored: the file on its host
   bool replaces = false;         // a pipeline that is lost: then spares take stages too
+  bool relay = false;            // the coordinator comes for what goes to the next stage, which is not to be tried
+  double connect = 5.0;          // seconds for the next stage to answer
+};
+
+// From a stage that can't reach the next one: the coordinator may come for what goes there (Hello::Role::kRelay).
+struct NextUnreachable {
+  Error error;
 };
 
 // From the stage, once it is made and has reached the next one.

@@ -14,6 +14,6 @@ namespace sluice {
 // The place of a kind in this list is its number on the wire.
 using Message =
     std::variant<Batch, Amendment, Taps, TapsArrived, Outcome, StageReport, WorkerFailed, StageRecipe, Hello,
-                 StageSetup, StageReady, WeightsAsked, WeightsOffered, WeightBlockAsked, WeightBlock>;
+                 StageSetup, StageReady, WeightsAsked, WeightsOffered, WeightBlockAsked, WeightBlock, NextUnreachable>;
 
 }  // namespace sluice

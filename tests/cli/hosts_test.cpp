@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/gate.h"
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "model/model_file.h"
@@ -92,6 +93,13 @@ const std::vector<Arguments>& methods() {
   return all;
 }
 
+// The hosts of a file, which is written to the tests' folder.
+Arguments of_file(const std::string& name, const std::string& text) { return {"--hosts", write_file(name, text)}; }
+
+std::string host_table(const StageProcess& stage, const std::string& more = "") {
+  return "[[host]]\naddress = \"" + stage.address + "\"\n" + more;
+}
+
 void expect_same_tokens(const std::string& hosts, const Arguments& more = {}) {
   for (const Arguments& method : methods()) {
     Arguments there = method;
@@ -146,6 +154,72 @@ TEST(Hosts, WithASecretTheySpeakTls) {
   EXPECT_TRUE(fails(run({"--hosts", a.address, "--secret", other}), 1, {a.address, "--secret"}));
   EXPECT_TRUE(fails(run({"--hosts", a.address}), 1, {a.address, "--secret"}));
   EXPECT_TRUE(fails(run({"--hosts", a.address, "--secret", "nowhere"}), 2, {"nowhere", "sluice secret"}));
+}
+
+TEST(Hosts, ThatOnlyTheCoordinatorReachesPassOnStatesByWayOfIt) {
+  const std::string secret = temp_path("relay.secret");
+  fs::remove(secret);
+  ASSERT_EQ(run_program({"secret", secret}).status, 0);
+  const StageProcess a({"--secret", secret}), b({"--secret", secret}), c({"--secret", secret});
+  expect_same_tokens(addresses({&a, &b}), {"--relay", "--secret", secret});
+  expect_same_tokens(addresses({&a, &b, &c}), {"--relay", "--secret", secret});
+  const auto relay = [&](const std::string& hosts, const Arguments& more = {}) {
+    Arguments all = {"--method", "ar", "--hosts", hosts, "--secret", secret};
+    all.insert(all.end(), more.begin(), more.end());
+    return answer(all)["relay"];
+  };
+  const json both = relay(addresses({&a, &b, &c}), {"--relay"});
+  EXPECT_EQ(both["edges"], 2);
+  EXPECT_GT(both["bytes_per_token"], 2 * 64 * sizeof(float)) << "a row of two edges, at least";
+  EXPECT_GT(both["seconds_per_step"], 0.0);
+  EXPECT_EQ(relay(addresses({&a, &a}), {"--relay"}), json()) << "a host reaches itself";
+  EXPECT_EQ(relay(addresses({&a, &b})), json());
+  const json halves = relay(addresses({&a, &b, &c}), {"--relay", "--activations", "f16"});
+  EXPECT_LT(halves["bytes_per_token"], both["bytes_per_token"]);
+}
+
+TEST(Hosts, AFileSaysWhichOfThemOnlyTheCoordinatorReaches) {
+  const StageProcess a, b, c;
+  const std::string relay = "relay = true\n";
+  for (const auto& [text, edges] : {std::pair(host_table(a) + host_table(b, relay) + host_table(c), 2),
+                                    {host_table(a) + host_table(b) + host_table(c, relay), 1}}) {
+    Arguments there = of_file("relayed.toml", text);
+    there.insert(there.end(), {"--method", "ar"});
+    const json said = answer(there);
+    EXPECT_EQ(said["relay"]["edges"], edges);
+    EXPECT_EQ(said["tokens"], answer({"--method", "ar"})["tokens"]);
+  }
+  EXPECT_TRUE(fails(run({"--relay"}), 2, {"--relay", "--hosts"}));
+}
+
+TEST(Hosts, WhereOneCantReachTheNextItsStatesGoByWayOfTheCoordinator) {
+  const StageProcess a, b;
+  for (const Arguments& method : methods()) {
+    const Gate gate(b.address, 1);  // first the coordinator comes, then the stage before
+    Arguments there = method;
+    there.insert(there.end(), {"--hosts", a.address + "," + gate.address});
+    const Ran ran = run(there);
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    const json found = json::parse(ran.out, nullptr, false);
+    EXPECT_EQ(found["tokens"], answer(method)["tokens"]) << method[1];
+    EXPECT_EQ(found["relay"]["edges"], 1);
+    EXPECT_TRUE(
+        ran.err.starts_with("sluice: host " + a.address + " can't reach the next stage (host " + gate.address + ": "))
+        << ran.err;
+    EXPECT_NE(ran.err.find("by way of this process\n"), std::string::npos) << ran.err;
+    EXPECT_EQ(std::ranges::count(ran.err, '\n'), 1) << ran.err;
+  }
+}
+
+// By way of the coordinator 20 ms and 20 ms more, where the hosts are 1 ms apart.
+TEST(Hosts, ByWayOfTheCoordinatorTwoLinksOfAProfileAreTaken) {
+  const StageProcess a, b;
+  const std::string profile = write_file("detour.json", R"({"name": "detour", "stage": {"points": [[1, 0.0001]]},
+    "draft": {"points": [[1, 0.001]]}, "edges": [{"latency": 0}, {"latency": 0.001}, {"latency": 0}],
+    "direct": [{"latency": 0.02}, {"latency": 0.02}]})");
+  const json relayed = answer({"--method", "ar", "--profile", profile, "--hosts", addresses({&a, &b}), "--relay"});
+  EXPECT_GE(relayed["seconds"]["decode"].get<double>(), 39 * 0.04);
+  EXPECT_GE(relayed["relay"]["seconds_per_step"].get<double>(), 0.02) << "half of there and back again";
 }
 
 TEST(Hosts, OfOtherInstructionSetsHaveTheSameBits) {
@@ -300,13 +374,6 @@ TEST(Hosts, OptionsThatContradictThemAreNamed) {
   EXPECT_TRUE(fails(run({"--hosts", "a:1,b:1,c:1,d:1,e:1"}), 2, {"4 layers"}));
 }
 
-// The hosts of a file, which is written to the tests' folder.
-Arguments of_file(const std::string& name, const std::string& text) { return {"--hosts", write_file(name, text)}; }
-
-std::string host_table(const StageProcess& stage, const std::string& more = "") {
-  return "[[host]]\naddress = \"" + stage.address + "\"\n" + more;
-}
-
 TEST(Hosts, AFileNamesThemAndSaysWhatTheyAreGiven) {
   const std::string secret = temp_path("file-of-hosts.secret");
   fs::remove(secret);
@@ -400,6 +467,31 @@ TEST_F(Losing, AHostThatDiesIsReplacedByASpare) {
   b_.program().signal(SIGKILL);
   expect_same(*answering,
               {"sluice: host " + b_.address + ": ", "host " + spare.address + " has the layers of " + b_.address});
+}
+
+TEST_F(Losing, EdgesByWayOfTheCoordinatorAreLaidAnew) {
+  for (const size_t victim : {0, 1, 2}) {
+    StageProcess hosts[3], spare;
+    const auto answering = begin(addresses({&hosts[0], &hosts[1], &hosts[2]}), {"--relay", "--spares", spare.address});
+    hosts[victim].program().signal(SIGKILL);
+    expect_same(*answering, {"host " + spare.address + " has the layers of " + hosts[victim].address,
+                             "2 edges by way of this process"});
+  }
+}
+
+TEST_F(Losing, WhoCantReachTheNextIsKnownFromBefore) {
+  StageProcess c;
+  const StageProcess spare;
+  const Gate gate(b_.address, 1);
+  const auto answering = begin(a_.address + "," + gate.address + "," + c.address, {"--spares", spare.address});
+  c.program().signal(SIGKILL);
+  const Ran ran = answering->wait();
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.out, run_program(arguments()).out);
+  const std::string said = "can't reach the next stage";
+  EXPECT_NE(ran.err.find(said), std::string::npos) << ran.err;
+  EXPECT_EQ(ran.err.find(said), ran.err.rfind(said)) << "it was tried again: " << ran.err;
+  EXPECT_NE(ran.err.find("1 edge by way of this process"), std::string::npos) << ran.err;
 }
 
 TEST_F(Losing, AHostThatDiesIsReplacedByItsNeighbour) {

@@ -23,6 +23,7 @@ layers = 20
 threads = 8
 memory = 24
 [[host]]
+relay = true
 address = "attic"
 role = "stage"
 layers = 8
@@ -41,6 +42,8 @@ memory = 0.5
   EXPECT_EQ(options.hosts[0].memory, 24);
   EXPECT_EQ(options.hosts[1].address.for_people(), "attic:7001");
   EXPECT_EQ(options.hosts[1].memory, 0.5);
+  EXPECT_TRUE(options.hosts[1].address.relay);
+  EXPECT_FALSE(options.hosts[0].address.relay);
   EXPECT_TRUE(check(options));
 }
 

@@ -159,6 +159,22 @@ TEST(StageHost, BatchesOfAnotherPipelineAreRefused) {
   EXPECT_NE(refused.error().message.find("has ended"), std::string::npos);
 }
 
+TEST(StageHost, WhoComesForItsBatchesTwiceIsRefused) {
+  const auto host = open_host();
+  Coordinator coordinator(*host);
+  coordinator.set_up();
+  SocketNetwork network({});
+  Hello hello = coordinator.hello(Hello::Role::kRelay);
+  const auto first = network.connect(host->address(), hello), second = network.connect(host->address(), hello);
+  EXPECT_TRUE(first);
+  ASSERT_FALSE(second);
+  EXPECT_NE(second.error().message.find("already"), std::string::npos);
+  hello.epoch = 99;
+  const auto refused = network.connect(host->address(), hello);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("has ended"), std::string::npos);
+}
+
 TEST(StageHost, WhatAStageMustNotBeSentEndsThatStageAlone) {
   const auto host = open_host();
   Coordinator bad(*host, 1), good(*host, 2);
@@ -205,7 +221,7 @@ std::string heard_of(const std::optional<Message>& lie) {
   Heard heard;
   std::vector<std::shared_ptr<Connection>> all;  // the control connection first
   std::vector<std::thread> threads;
-  SocketNetwork stage({});
+  auto stage = std::make_unique<SocketNetwork>(std::nullopt);
   const auto accept = [&](const Hello&, const std::shared_ptr<Connection>& connection) -> Status {
     all.push_back(connection);
     const size_t i = all.size() - 1;
@@ -221,7 +237,7 @@ std::string heard_of(const std::optional<Message>& lie) {
                         .end = [](const Error&) {}});
     return {};
   };
-  const HostAddress address = stage.listen({"127.0.0.1", 0}, accept).value();
+  const HostAddress address = stage->listen({"127.0.0.1", 0}, accept).value();
   const StageRecipe recipe = stage_recipe(StageSort::kWhole);
   const ModelFile model = ModelFile::open(recipe.files.path).value();
   auto remote = open_remote_pipeline({.hosts = {address},
@@ -247,6 +263,7 @@ std::string heard_of(const std::optional<Message>& lie) {
   EXPECT_TRUE(failure.starts_with("host " + address.text() + ": ") || failure.starts_with("for good: ")) << failure;
   lock.unlock();
   remote.reset();
+  stage.reset();  // nothing comes any more
   for (std::thread& thread : threads) thread.join();
   return failure;
 }
@@ -257,6 +274,7 @@ TEST(RemotePipeline, AHostThatLiesIsNamed) {
             std::string::npos);
   EXPECT_NE(heard_of(Taps{}).find("nobody asked"), std::string::npos);
   EXPECT_NE(heard_of(Batch{}).find("no stage sends"), std::string::npos);
+  EXPECT_NE(heard_of(NextUnreachable{}).find("no reason to"), std::string::npos);
   EXPECT_NE(heard_of(Outcome{.batch = BatchId(7), .accepted = {{.sequence = SequenceId(0), .cell = Cell(1 << 20)}}})
                 .find("not in the batch"),
             std::string::npos);
@@ -293,8 +311,9 @@ TEST(Generation, StandsInForAFormerOneOnLikeProcessorsOnly) {
   };
   const HostAddress address = there.listen({"127.0.0.1", 0}, accept).value();
   RemotePlan plan{.hosts = {address}, .recipes = {stage_recipe(StageSort::kWhole)}, .alike = "IQ1_S"};
+  Unreachable unreachable;
   const auto error_after = [&](const std::optional<Bits>& former) {
-    const auto generation = std::make_shared<Generation>(plan, plan.hosts, here, nullptr, former);
+    const auto generation = std::make_shared<Generation>(plan, plan.hosts, here, nullptr, unreachable, former);
     const auto opened = generation->open(10);
     generation->close();
     return opened ? "none" : opened.error().error.message;
