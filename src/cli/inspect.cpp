@@ -291,11 +291,7 @@ std::string for_people(const nlohmann::json& j) {
 }
 
 Status inspect(const InspectOptions& options) {
-  std::string path = options.file;
-  if (path.empty()) {
-    SLUICE_TRY(path, default_model());
-  }
-  SLUICE_TRY(path, locate_model(path, show_downloads()));
+  SLUICE_TRY(const std::string path, find_model(options.file, show_downloads()));
   nlohmann::json j;
   const bool is_head = HeadFile::is_head(path);
   if (is_head) {

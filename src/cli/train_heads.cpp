@@ -81,11 +81,7 @@ Status train_head(HeadOptions& options, const char* what,
                   const std::function<Result<TrainFigures>(const ModelFile&, const TrainHooks&)>& train) {
   if (options.train.threads == 0)
     options.train.threads = std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
-  std::string path = options.model;
-  if (path.empty()) {
-    SLUICE_TRY(path, default_model());
-  }
-  SLUICE_TRY(path, locate_model(path, show_downloads()));
+  SLUICE_TRY(const std::string path, find_model(options.model, show_downloads()));
   SLUICE_TRY(const auto model, ModelFile::open(path));
   ProgressBar bar(what);
   const TrainHooks hooks{.interrupted = interrupted,

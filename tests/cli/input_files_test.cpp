@@ -40,6 +40,17 @@ TEST(ModelFile, MissingEmptyOrAFolder) {
   expect_refused(folder, {});
 }
 
+TEST(ModelFile, OfTheEnvironmentIsNamedSo) {
+  const auto with = [](const Program::Arguments& arguments) {
+    Program::Arguments all = {"SLUICE_MODEL=missing.gguf", program_path()};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return run_program(all, {.program = "/usr/bin/env"});
+  };
+  EXPECT_TRUE(fails(with({"run", "hello"}), 2, {"SLUICE_MODEL=missing.gguf: no such file"}));
+  EXPECT_TRUE(fails(with({"inspect"}), 2, {"SLUICE_MODEL=missing.gguf: no such file"}));
+  EXPECT_TRUE(fails(with({"run", "-m", "other.gguf", "hello"}), 2, {"sluice: other.gguf: no such file"}));
+}
+
 TEST(ModelFile, ThatIsNoGguf) {
   expect_refused(write_file("text.gguf", "Once upon a time there was a file.\n"), {"GGUF"});
 }
