@@ -218,6 +218,21 @@ void Admission::start_over(std::span<Request* const> running) {
   waiting_.insert(waiting_.begin(), running.begin(), running.end());
 }
 
+void Admission::read_anew(Lane& lane) {
+  std::vector<Request*> whole;
+  for (auto& [id, request] : requests_)
+    if (request.sequence.valid() && request.finish != Finish::kFailed) whole.push_back(&request);
+  for (Request* request : whole) {
+    lane.forget_nodes(*request);
+    lane.interrupt(*request);
+  }
+  lane.start_over();
+  for (Request* request : whole) {
+    lane.open(*request);
+    lane.count_promised(*request);
+  }
+}
+
 void Admission::release(RequestId id) {
   Request& request = find(id);
   SLUICE_CHECK(request.finish != Finish::kNone, "only a finished request can be released");

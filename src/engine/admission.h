@@ -35,6 +35,8 @@ class Admission {
   // they have by then, in the cells that they had; finished ones hold nothing any more. REQUIRES: of the trees of
   // `running` nothing has entered.
   void start_over(std::span<Request* const> running);
+  // What this draft model knew of sequences is lost: it takes as prompts what requests have said, and they go on.
+  void read_anew(Lane& lane);
   // Out of the queue: the first, or one that has not begun. REQUIRES: waiting() > 0.
   Request& drop_first();
   void withdraw(Request& request);

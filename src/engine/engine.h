@@ -119,6 +119,7 @@ class Engine {
   void prune(Request& request, const std::vector<NodeId>& nodes, Fate fate);
   void tell_dead();
   void start_over(ModelId model);
+  void read_anew(Lane& draft);
   void give_up(const StagesLost& lost);
   void look_for_stages();
   void feed();

@@ -31,7 +31,7 @@ Status Engine::handle(const Event& event) {
   } else if (const auto* failed = std::get_if<WorkerFailed>(&event)) {
     return tl::unexpected<Error>(failed->error);
   } else if (const auto* replaced = std::get_if<StagesReplaced>(&event)) {
-    start_over(replaced->model);
+    replaced->model == kTarget ? start_over(kTarget) : read_anew(lane_of(replaced->model));
     executor_->resume(replaced->model, replaced->generation);
   } else if (const auto* lost = std::get_if<StagesLost>(&event)) {
     give_up(*lost);

@@ -1,10 +1,11 @@
 // When stages of a model are lost.
 //
 // A request is its tokens. All else, the cells that models filled for it, the guesses below its root, what was under
-// way, can be had again; so it goes back to the head of the queue and begins as one whose prompt is all that it has
-// said so far. What comes after is what would have come: logits depend on the path alone, draws on seed and position.
-// Draft models and heads begin anew with it, although theirs was not lost: then a request knows one way to begin, and
-// what heads read of the target comes to them with the prompt.
+// way, can be had again. So when the target's are lost it goes back to the head of the queue and begins as one whose
+// prompt is all that it has said so far. What comes after is what would have come: logits depend on the path alone,
+// draws on seed and position. Draft models and heads begin anew with it, although theirs was not lost: then a request
+// knows one way to begin, and what heads read of the target comes to them with the prompt. When a draft model's are
+// lost, it takes that prompt alone, and the target goes on.
 #include <utility>
 
 #include "engine/engine.h"
@@ -17,6 +18,12 @@ void Engine::start_over(ModelId model) {
   for (Request* request : running) prune(*request, request->start_over(), Fate::kPruned);
   admission_.start_over(running);
   lane_of(model).start_over();
+}
+
+// Its stages hold nothing any more, and what it was asked is asked again.
+void Engine::read_anew(Lane& draft) {
+  admission_.read_anew(draft);
+  for (Request* request : running_) request->renew_method();
 }
 
 void Engine::give_up(const StagesLost& lost) {

@@ -145,15 +145,19 @@ Request::Step Request::advance(Token next, std::span<const BendOdds> odds, doubl
 
 std::vector<NodeId> Request::start_over() {
   ++stats.replays;
-  passed_over.reset();
   committed_in.clear();
   last_verified = BatchId();
   std::vector<NodeId> gone = speculation.tree.renew();
   fusion.forget(gone);
-  auto anew = make_method(std::string(method.name), spec.method_options);  // the old one remembers nodes
+  renew_method();
+  return gone;
+}
+
+void Request::renew_method() {
+  passed_over.reset();
+  auto anew = make_method(std::string(method.name), spec.method_options);
   SLUICE_CHECK(anew, "a method that was made can be made again");
   method = std::move(*anew);
-  return gone;
 }
 
 void Request::learn_pace(double now) {

@@ -131,6 +131,8 @@ struct Request {
   Step advance(Token next, std::span<const BendOdds> odds, double now);
   // What the models knew of it is lost: it goes on from its tokens as from a prompt. Gives the nodes that are gone.
   std::vector<NodeId> start_over();
+  // Its method remembers nothing of the tree, which stays.
+  void renew_method();
   // The clocks of the target's stages when the first token of the answer came, and when it ended.
   std::vector<StageClock> decode_begin, decode_end;
   Relayed relayed_begin, relayed_end;  // what had gone by way of the coordinator's process by then

@@ -98,7 +98,8 @@ struct Faults {
   double stalls = 0;              // the share of batches in which their worker stands still for a while
   double longest = 0;             // seconds, of each of these
   std::optional<uint64_t> crash;  // before the n-th thing that happens a worker ends, any one, for good
-  std::set<uint64_t> losses;      // before these a stage of the target is lost, and for a while nobody is in its place
+  std::set<uint64_t> losses;      // before these a stage of a model is lost, and for a while nobody is in its place
+  ModelId whose = kTarget;        // that model
   int64_t journal = 0;            // bytes of states that stages keep: those that are not lost know what they computed
   double nobody = 0;              // the share of losses after which nobody has room for its layers, when first asked
   // Sees what enters a model, and which rows of it each stage has computed.
@@ -106,7 +107,7 @@ struct Faults {
   std::function<void(ModelId, StageId, const Batch&)> on_computed = {};
   std::function<void(ModelId)> on_replaced = {};  // its stages hold nothing now
 };
-// REQUIRES: every model has a cost, and its workers here; the target can be remade if there are losses.
+// REQUIRES: every model has a cost, and its workers here; a model that loses stages can be remade.
 std::unique_ptr<Executor> make_virtual_executor(std::vector<Pipeline> models, Jitter jitter = {}, Faults faults = {});
 
 }  // namespace sluice

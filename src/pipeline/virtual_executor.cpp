@@ -83,14 +83,14 @@ class VirtualExecutor final : public Executor {
     }
   }
 
-  void resume(ModelId, uint32_t generation) override {
-    Model& target = models_.front();
-    if (generation != target.generation) return;
-    if (target.stages.empty()) return plan(target, now_ + a_while(), Order::kArrive, [this] { come_back(); });
-    target.away = false;
-    for (Model& model : models_)
-      if (&model != &target)
-        for (Stage& stage : model.stages) stage.worker.begin_anew();
+  void resume(ModelId id, uint32_t generation) override {
+    Model& model = at(id);
+    if (generation != model.generation) return;
+    if (model.stages.empty()) return plan(model, now_ + a_while(), Order::kArrive, [this] { come_back(); });
+    model.away = false;
+    for (Model& other : models_)
+      if (&other != &model)
+        for (Stage& stage : other.stages) stage.worker.begin_anew();
   }
 
   void wake_at(double time) override { tell(Woken{}, time); }
@@ -219,45 +219,45 @@ class VirtualExecutor final : public Executor {
                                                                   std::to_string(model->id.value) + " has crashed"}});
   }
 
-  // A stage of the target is lost, and what is planned of all of them never happens. The others know what their
+  // A stage is lost, and what is planned of all of its model never happens. The others know what their
   // journals do.
   void lose() {
-    Model& target = models_.front();
-    if (target.stages.empty()) return;  // they are lost already
-    ++target.generation;
-    target.away = true;
-    const auto lost = static_cast<size_t>(draw() * static_cast<double>(target.stages.size()));
-    target.left.clear();
-    for (size_t s = 0; s < target.stages.size(); ++s) {
-      std::optional<Worker>& left = target.left.emplace_back();
-      if (s != lost && target.stages[s].worker.journal() != nullptr) left = std::move(target.stages[s].worker);
+    Model& model = at(faults_.whose);
+    if (model.stages.empty()) return;  // they are lost already
+    ++model.generation;
+    model.away = true;
+    const auto lost = static_cast<size_t>(draw() * static_cast<double>(model.stages.size()));
+    model.left.clear();
+    for (size_t s = 0; s < model.stages.size(); ++s) {
+      std::optional<Worker>& left = model.left.emplace_back();
+      if (s != lost && model.stages[s].worker.journal() != nullptr) left = std::move(model.stages[s].worker);
     }
-    target.stages.clear();
-    for (Device* device : target.devices) {
-      if (device->busy_with == &target) device->busy_with = nullptr;
+    model.stages.clear();
+    for (Device* device : model.devices) {
+      if (device->busy_with == &model) device->busy_with = nullptr;
       plan(now_, Order::kStart, [this, device] { start(*device); });
     }
-    plan(target, now_ + a_while(), Order::kArrive, [this] {
+    plan(model, now_ + a_while(), Order::kArrive, [this] {
       if (!happens(faults_.nobody)) return come_back();
-      events_.push_back(StagesLost{kTarget,
+      events_.push_back(StagesLost{faults_.whose,
                                    {ErrorKind::kRuntime, "a stage is lost, and nobody has room for its layers"},
-                                   models_.front().generation});
+                                   at(faults_.whose).generation});
     });
   }
 
   void come_back() {
-    Model& target = models_.front();
-    auto workers = target.remake();
+    Model& model = at(faults_.whose);
+    auto workers = model.remake();
     if (!workers) return events_.push_back(WorkerFailed{workers.error()});
     for (size_t s = 0; s < workers->size(); ++s) {
-      if (!target.left[s]) continue;
-      (*workers)[s] = std::move(*target.left[s]);
+      if (!model.left[s]) continue;
+      (*workers)[s] = std::move(*model.left[s]);
       (*workers)[s].forget();
       (*workers)[s].begin_anew();
     }
-    settle(target, std::move(*workers));
-    if (faults_.on_replaced) faults_.on_replaced(target.id);
-    events_.push_back(StagesReplaced{target.id, target.generation});
+    settle(model, std::move(*workers));
+    if (faults_.on_replaced) faults_.on_replaced(model.id);
+    events_.push_back(StagesReplaced{model.id, model.generation});
   }
 
   // What is planned of stages may refer to them as long as they are of the same generation.

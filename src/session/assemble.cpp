@@ -109,8 +109,11 @@ class Assembler {
     engine_.drafts.push_back({.name = hparams.name, .n_cells = options.n_cells, .n_stages = 1, .head = std::nullopt});
     if (i < parts_.draft_hosts.size()) return add_remote_draft(draft, options, i);
     SLUICE_TRY(auto workers, make_workers(draft, options));
-    return add_draft_pipeline({.workers = std::move(workers), .remote = nullptr, .cost = std::nullopt}, hparams, i,
-                              parts_.drafts.size());
+    return add_draft_pipeline({.workers = std::move(workers),
+                               .remote = nullptr,
+                               .cost = std::nullopt,
+                               .remake = [&draft, options] { return make_workers(draft, options); }},
+                              hparams, i, parts_.drafts.size());
   }
 
   Status add_remote_draft(const ModelFile& draft, PipelineOptions options, size_t i) {

@@ -16,10 +16,12 @@ using namespace test;
 
 std::vector<Token> alone(const RequestSpec& spec) { return plain_decoding(six_layers(), spec, KvType::kF16, 256); }
 
-PipelineSpec losing(std::set<uint64_t> losses, double nobody = 0) {
+constexpr ModelId kDraft(1);
+
+PipelineSpec losing(std::set<uint64_t> losses, double nobody = 0, ModelId whose = kTarget) {
   return {.stages = 3,
           .drafts = {&five_layers()},
-          .faults = {.seed = 7, .longest = 0.02, .losses = std::move(losses), .nobody = nobody},
+          .faults = {.seed = 7, .longest = 0.02, .losses = std::move(losses), .whose = whose, .nobody = nobody},
           .trace = true};
 }
 
@@ -33,6 +35,32 @@ TEST(LostStages, EveryMethodGoesOnToTheSameTokens) {
     EXPECT_EQ(answer(*engine, id), alone(spec)) << method;
     EXPECT_GE(engine->request(id).stats.replays, 2) << method;
     engine->release(id);
+    EXPECT_EQ(engine->held_cells(), 0u) << method;
+  }
+}
+
+TEST(LostStages, OfADraftModelLetRequestsGoOnAndItReadsThem) {
+  for (const char* method : {"sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"}) {
+    const auto engine = make_engine(six_layers(), losing({40, 200, 201, 400}, 0, kDraft));
+    RequestSpec spec = ask("to be or not to be", 60, method), next = ask("to be or not to be that", 20, method);
+    spec.sampling.temperature = next.sampling.temperature = 0.8f;
+    const RequestId first = submit(*engine, spec);
+    next.shares = first;
+    const RequestId second = submit(*engine, next);
+    finish(*engine);
+    for (const auto& [id, asked] : {std::pair(first, spec), {second, next}}) {
+      EXPECT_EQ(answer(*engine, id), alone(asked)) << method;
+      EXPECT_EQ(engine->request(id).stats.replays, 0) << method;
+      EXPECT_GT(engine->request(id).stats.accepted, 0) << method;
+    }
+    next.shares.reset();
+    next.continues = second;
+    next.prompt = engine->request(second).tokens;
+    next.prompt.push_back(97);
+    const RequestId third = submit(*engine, next);
+    finish(*engine);
+    EXPECT_EQ(answer(*engine, third), alone(next)) << method;
+    for (const RequestId id : {first, third}) engine->release(id);
     EXPECT_EQ(engine->held_cells(), 0u) << method;
   }
 }
@@ -166,10 +194,11 @@ TEST(LostStages, ARequestCanBeCancelledWhileNobodyIsInTheirPlace) {
 
 constexpr int64_t kLongPrompt = 2000;
 
-// Rows that each stage of a model computes in an answer to a long prompt, from the first loss of one of the target on.
-std::map<StageId, int64_t> rows_after_loss(int64_t journal, const RequestSpec& spec, ModelId model = kTarget) {
+// Rows that each stage of a model computes in an answer to a long prompt, from the first loss of one of `whose` on.
+std::map<StageId, int64_t> rows_after_loss(int64_t journal, const RequestSpec& spec, ModelId model = kTarget,
+                                           ModelId whose = kTarget) {
   constexpr int32_t kContext = 2200;
-  PipelineSpec setup = losing({700});
+  PipelineSpec setup = losing({700}, 0, whose);
   setup.context = kContext;
   setup.faults.journal = journal;
   std::map<StageId, int64_t> before, rows;
@@ -189,7 +218,7 @@ std::map<StageId, int64_t> rows_after_loss(int64_t journal, const RequestSpec& s
   EXPECT_GT(engine->request(id).n_answer(), 0u) << "lost before the answer began: the test is of no use";
   finish(*engine);
   EXPECT_EQ(answer(*engine, id), plain_decoding(six_layers(), spec, KvType::kF16, kContext));
-  EXPECT_EQ(engine->request(id).stats.replays, 1);
+  EXPECT_EQ(engine->request(id).stats.replays, whose == kTarget ? 1 : 0);
   return rows;
 }
 
@@ -213,7 +242,12 @@ TEST(LostStages, OnlyTheLostLayersComputeAgain) {
 TEST(LostStages, ADraftModelThatIsHereComputesNothingAgain) {
   RequestSpec spec = long_ask();
   spec.method = "sd";  // which asks it few questions
-  for (const auto& [stage, rows] : rows_after_loss(0, spec, ModelId(1))) EXPECT_LT(rows, kLongPrompt / 2);
+  for (const auto& [stage, rows] : rows_after_loss(0, spec, kDraft)) EXPECT_LT(rows, kLongPrompt / 2);
+}
+
+TEST(LostStages, OfADraftModelLetTheTargetComputeNothingAgain) {
+  for (const auto& [stage, rows] : rows_after_loss(0, long_ask(), kTarget, kDraft)) EXPECT_LT(rows, kLongPrompt);
+  for (const auto& [stage, rows] : rows_after_loss(0, long_ask(), kDraft, kDraft)) EXPECT_GE(rows, kLongPrompt);
 }
 
 TEST(LostStages, WhatTheJournalHasNoRoomForIsComputedAgain) {

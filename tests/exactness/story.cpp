@@ -146,6 +146,8 @@ std::string far_apart(Dice& dice, size_t n_stages) {
 Story::Story(uint64_t seed, bool faults)
     : dice_(seed), opened_(six_layers()), setup_(random_setup(dice_, opened_.model.hparams().n_layers, seed)) {
   if (faults) setup_.faults = random_faults(dice_, seed);
+  if (const auto n_drafts = static_cast<int32_t>(setup_.drafts.size()); n_drafts > 0 && dice_.chance(0.4))
+    setup_.faults.whose = ModelId(dice_.between(1, n_drafts));
   if (faults && dice_.chance(0.5)) setup_.profile = far_apart(dice_, setup_.cuts.size() + 1);
   setup_.faults.on_submit = [this](ModelId model, const Batch& batch) { watch_.submitted(model, batch); };
   setup_.faults.on_computed = [this](ModelId model, StageId stage, const Batch& batch) {

@@ -66,6 +66,7 @@ std::string describe(const PipelineSpec& setup) {
     text << ", faults of seed " << f.seed << ": delays " << f.delays << ", duplicates " << f.duplicates << ", stalls "
          << f.stalls << ", longest " << f.longest << (f.crash ? ", crash at " + std::to_string(*f.crash) : "");
   for (const uint64_t loss : setup.faults.losses) text << ", loss at " << loss;
+  if (setup.faults.whose != kTarget) text << " of model " << setup.faults.whose.value;
   if (setup.faults.nobody > 0.0) text << ", nobody in " << setup.faults.nobody;
   if (setup.faults.journal > 0) text << ", journals of " << setup.faults.journal << " bytes";
   if (setup.head != nullptr) text << ", head " << name(setup.head->parameters().kind) << " of " << setup.guesses;
