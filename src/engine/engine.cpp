@@ -128,9 +128,12 @@ void Engine::wake_at(double time) {
 }
 
 Result<std::vector<Progress>> Engine::step() {
+  untold_ = false;
   if (failed_) return tl::unexpected<Error>(*failed_);
   SLUICE_CHECK(busy() || wake_, "a step needs a running request or a time to wait for");
-  SLUICE_TRY_STATUS(take_in(/*waits=*/true));
+  const Status done = take_in(/*waits=*/true);
+  if (!done && progress_.empty()) return tl::unexpected<Error>(done.error());
+  untold_ = !done;  // what was said just before goes first
   return std::exchange(progress_, {});
 }
 

@@ -69,16 +69,16 @@ class Engine {
   // come before.
   void release(RequestId request);
 
-  // Whether a request is still running or waits to.
-  bool busy() const { return !running_.empty() || waiting() > 0; }
+  // Whether a request is still running or waits to, or a step has still to say what ended them.
+  bool busy() const { return !running_.empty() || waiting() > 0 || untold_; }
   size_t waiting() const { return admission_.waiting(); }
   // Of all models, those that requests hold; finished ones do until they are released or their cells are needed.
   size_t held_cells() const;
   // Waits for the next event, handles all that has happened, feeds the first stage. What breaks one request ends that
-  // request (Finish::kFailed); when a worker or the engine itself fails, all end, and this error is what every later
-  // step says. When stages are lost, requests go on from their tokens to the same ones; if nobody has
-  // room for their layers, all end by one error, and what is submitted later looks for stages again. REQUIRES: busy()
-  // or a time to wait for, unless it has failed.
+  // request (Finish::kFailed); when a worker or the engine itself fails, all end, and this error is what every step
+  // says once all is told that came before. When stages are lost, requests go on from their tokens to the same ones;
+  // if nobody has room for their layers, all end by one error, and what is submitted later looks for stages again.
+  // REQUIRES: busy() or a time to wait for, unless it has failed.
   Result<std::vector<Progress>> step();
   // Whether nobody has the layers of stages that were lost. The next submit() looks again.
   bool lacks_stages() const { return !lost_.empty(); }
@@ -141,7 +141,8 @@ class Engine {
   std::vector<Request*> running_;   // by arrival
   std::vector<Progress> progress_;  // since the last step
   Trust guesses_;                   // of all requests
-  std::optional<Error> failed_;     // what ended the engine
+  std::optional<Error> failed_;     // what ended the engine,
+  bool untold_ = false;             // and the next step says
   std::vector<StagesLost> lost_;    // of models for whose layers nobody had room; none: all are there
   int64_t next_batch_ = 0;
   int64_t n_batches_ = 0;

@@ -174,10 +174,20 @@ void Story::run() {
     ASSERT_TRUE(progress) << log;
     for (const Progress& p : *progress)
       streamed_[p.request].insert(streamed_[p.request].end(), p.tokens.begin(), p.tokens.end());
+    if (setup_.faults.crash && has_failed()) {
+      const auto next = engine_->step();
+      ASSERT_FALSE(next) << log;
+      return judge_failure(next.error());
+    }
     if (dice_.chance(0.004)) interrupt();
     if (dice_.chance(0.01)) switch_method();
   }
   judge_all();
+}
+
+bool Story::has_failed() const {
+  return std::ranges::any_of(
+      asked_, [&](const auto& asked) { return engine_->request(asked.first).finish == Finish::kFailed; });
 }
 
 void Story::judge_all() {

@@ -34,6 +34,7 @@ class Story {
   void note(const std::string& line) { log += line + '\n'; }
   void tell(RequestId id, const std::string& what);
   int32_t running() const;
+  bool has_failed() const;
   void begin();
   void share(RequestSpec& spec);
   void interrupt();
