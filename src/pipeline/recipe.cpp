@@ -49,9 +49,11 @@ Status check(const StageRecipe& recipe) {
   const bool ends_well = !recipe.last || (recipe.options.with_head && !computes_nothing);
   const bool guesses_well = recipe.guesses >= 1 && recipe.guesses <= kMostGuesses;
   const bool not_negative = recipe.stage.valid() && recipe.candidates >= 0 && recipe.guessable >= 0;
-  if (ends_well && guesses_well && not_negative) return {};
+  const bool narrow = recipe.options.max_rows <= kMostRows;
+  if (ends_well && guesses_well && not_negative && narrow) return {};
   return input_error(recipe.files.path + ": a stage that ends a model needs its output head, it guesses 1 to " +
-                     std::to_string(kMostGuesses) + " tokens in a row, and numbers of tokens are not negative");
+                     std::to_string(kMostGuesses) + " tokens in a row of at most " + std::to_string(kMostRows) +
+                     " rows, and numbers of tokens are not negative");
 }
 
 // Whether what was opened is what was meant.

@@ -37,6 +37,9 @@ class Worker {
 
   // May come before or after the batches that it names.
   void amend(const Amendment& amendment);
+  // What it has kept of amendments for batches to come. Whoever sends more than this names batches that never do.
+  static constexpr size_t kMostPending = size_t{1} << 18;
+  size_t pending() const { return dead_.size() + late_draws_.size(); }
 
   // As if nothing had ever come, but for what the journal knows.
   void forget();

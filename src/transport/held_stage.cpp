@@ -346,6 +346,8 @@ Status HeldStage::take_amendments() {
     if (amendment == nullptr) return runtime_error("a stage was sent what is no amendment");
     SLUICE_TRY_STATUS(stage.frames.check(*amendment));
     stage.worker.amend(*amendment);
+    if (stage.worker.pending() > Worker::kMostPending)
+      return runtime_error("a stage was sent amendments to more rows than can be on their way to it");
   }
   return {};
 }

@@ -152,6 +152,9 @@ TEST(Recipe, ThatContradictsItselfIsRefused) {
   recipe = recipes_for(six_layers().model, three_stages())[2];
   recipe.guesses = 1 << 30;
   EXPECT_FALSE(make_stage(recipe));
+  recipe = recipes_for(six_layers().model, three_stages())[1];
+  recipe.options.max_rows = 1 << 30;
+  EXPECT_FALSE(make_stage(recipe)) << "it would take all memory there is";
 }
 
 }  // namespace

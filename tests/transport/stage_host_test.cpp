@@ -191,6 +191,23 @@ TEST(StageHost, WhatAStageMustNotBeSentEndsThatStageAlone) {
   EXPECT_TRUE(std::holds_alternative<Outcome>(good.next()));
 }
 
+TEST(StageHost, AmendmentsToBatchesThatNeverComeAreBounded) {
+  const auto host = open_host();
+  Coordinator coordinator(*host);
+  coordinator.set_up();
+  Amendment endless;
+  for (int32_t i = 0; i < 1 << 14; ++i) endless.dead.push_back({.batch = BatchId(1 << 20), .row = 0});
+  for (size_t n = 0; n <= Worker::kMostPending; n += endless.dead.size()) {
+    ASSERT_TRUE(coordinator.control->send(endless, Priority::kUrgent));
+    // They wait in a bounded queue until a batch comes.
+    ASSERT_TRUE(coordinator.batches->send(Batch{.id = BatchId(static_cast<int32_t>(n >> 14))}, Priority::kBulk));
+  }
+  Message said = coordinator.next();
+  while (!std::holds_alternative<WorkerFailed>(said)) said = coordinator.next();
+  EXPECT_NE(std::get<WorkerFailed>(said).error.message.find("more rows than can be"), std::string::npos);
+  expect_no_stages(*host);
+}
+
 TEST(StageHost, ArbitraryMessagesDoNoHarm) {
   const auto host = open_host();
   RandomMessages random(3);
