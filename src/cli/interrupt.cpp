@@ -21,7 +21,7 @@ void on_interrupt(int signal) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
-  g_interrupted = 1;
+  g_interrupted = signal;
   const int kept = errno;
   static_cast<void>(!write(g_wake[1], "", 1));  // full is as good
   errno = kept;
@@ -39,6 +39,7 @@ void watch_interrupts() {
 }
 
 bool interrupted() { return g_interrupted != 0; }
+bool interrupted_by_terminate() { return g_interrupted == SIGTERM; }
 tl::unexpected<Error> interrupted_error(const std::string& what) {
   return tl::unexpected<Error>(Error{ErrorKind::kInterrupted, "interrupted" + (what.empty() ? what : "; " + what)});
 }

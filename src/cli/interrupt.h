@@ -10,6 +10,7 @@ namespace sluice {
 // Installs the handler (and ignores SIGPIPE, so that a closed pipe is a write error).
 void watch_interrupts();
 bool interrupted();
+bool interrupted_by_terminate();  // SIGTERM: a service manager's, not somebody at the keyboard
 // Waits until stdin can be read without waiting (also at its end). False when an interrupt comes first, or came before.
 bool wait_for_stdin();
 // Can be read once an interrupt has come; for poll().

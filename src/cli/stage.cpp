@@ -28,6 +28,7 @@ struct StageCommand {
   double journal = static_cast<double>(StageHostOptions().journal) / kGib;  // GiB
   int32_t threads = 0;
   double patience = StageHostOptions().patience;
+  double drain = 20;  // seconds: a service manager gives more (systemd 90, Kubernetes 30)
 };
 
 Result<StageHostOptions> options_of(const StageCommand& command) {
@@ -75,6 +76,11 @@ Status stage(const StageCommand& command) {
     wait_for_end_of_input();
   else
     wait_for_interrupt();
+  if (interrupted_by_terminate() && command.drain > 0 && host->stages() > 0) {
+    options.say("sluice stage: no further stages; ends when those here are idle for a second, at the latest in " +
+                fmt::format("{:g} s (a second signal: at once)", command.drain));
+    host->drain(command.drain);
+  }
   return {};
 }
 
@@ -120,6 +126,11 @@ void add_stage(CLI::App& app, Action& action) {
       .add_option("--threads", options->threads,
                   "CPU threads a stage (default: as the coordinator's --threads says, or all cores)")
       ->check(whole_number(1, 256));
+  command
+      .add_option("--drain", options->drain,
+                  "Seconds at most that SIGTERM waits for answers that are being made (0: it breaks into them)")
+      ->capture_default_str()
+      ->check(number(0, 86400));
   command.add_flag("--until-eof", options->until_eof,
                    "End when standard input does, as sluice up and ssh have it: so none is left behind");
   add_secret_options(command, options->secret, options->patience);

@@ -92,6 +92,23 @@ class StageHost::Impl {
     return {};
   }
 
+  void drain(double seconds) {
+    {
+      const std::lock_guard lock(mutex_);
+      draining_ = true;
+    }
+    using Clock = std::chrono::steady_clock;
+    const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    auto idle = Clock::now() + kIdle;  // then, if no batch comes
+    for (uint64_t batches = progress(); stages() > 0 && Clock::now() < std::min(idle, end);) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (const uint64_t now = progress(); now != batches) {
+        batches = now;
+        idle = Clock::now() + kIdle;
+      }
+    }
+  }
+
   const HostAddress& address() const { return address_; }
   int64_t memory() const { return budget_.all(); }
   size_t stages() {
@@ -104,6 +121,7 @@ class StageHost::Impl {
  private:
   static constexpr size_t kMostStages = 64;
   static constexpr double kKeepSeconds = 30.0;        // that a stage is kept for who may come back
+  static constexpr std::chrono::seconds kIdle{1};     // without a batch: no answer is being made
   static constexpr std::chrono::seconds kLeaving{2};  // for one that ends to be through with its batch
 
   struct Held {
@@ -123,6 +141,7 @@ class StageHost::Impl {
         return runtime_error("it holds no such stage any more: the pipeline has ended");
       return hello.role == Hello::Role::kBatches ? same->stage->take(connection) : same->stage->take_relay(connection);
     }
+    if (draining_) return runtime_error("it is being shut down");
     if (same != held_.end()) return runtime_error("it holds that stage of this pipeline already");
     if (held_.size() >= kMostStages)
       return runtime_error("it holds " + std::to_string(kMostStages) +
@@ -227,6 +246,7 @@ class StageHost::Impl {
   std::condition_variable changed_;
   std::list<Held> held_;  // where they are they stay
   bool closing_ = false;
+  bool draining_ = false;
   std::unique_ptr<Network> network_;  // the first to go
   std::thread sweeper_;
 };
@@ -243,5 +263,6 @@ Result<std::unique_ptr<StageHost>> StageHost::open(const StageHostOptions& optio
 const HostAddress& StageHost::address() const { return impl_->address(); }
 int64_t StageHost::memory() const { return impl_->memory(); }
 size_t StageHost::stages() const { return impl_->stages(); }
+void StageHost::drain(double seconds) { impl_->drain(seconds); }
 
 }  // namespace sluice

@@ -40,6 +40,10 @@ class StageHost {
   // Tells the coordinators, and hands back what it holds.
   ~StageHost();
 
+  // Takes no further stages, and waits until those that it holds are idle (no batch for a second) or gone, `seconds` at
+  // the most. Who ends it then breaks into no answer.
+  void drain(double seconds);
+
   const HostAddress& address() const;  // with the port that was chosen
   int64_t memory() const;              // bytes that stages may have
   size_t stages() const;               // that are held now

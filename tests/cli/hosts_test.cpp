@@ -437,17 +437,18 @@ class Losing : public testing::Test {
     return all;
   }
   // Begun, and some of it said.
-  static std::unique_ptr<Program> begin(const std::string& hosts, const Arguments& more = {}) {
-    Arguments all = arguments({"--profile", slow(), "--hosts", hosts});
+  static std::unique_ptr<Program> begin(const std::string& hosts, const Arguments& more = {}, int ms = 2) {
+    Arguments all = arguments({"--profile", slow(ms), "--hosts", hosts});
     all.insert(all.end(), more.begin(), more.end());
     auto program = std::make_unique<Program>(all);
     program->read_at_least(20);
     return program;
   }
-  static std::string slow() {
-    return write_file("two-ms.json",
-                      R"({"name": "slow", "stage": {"points": [[1, 0.002], [256, 0.002]]},
-                          "draft": {"points": [[1, 0.001]]}, "link": {"latency": 0}})");
+  static std::string slow(int ms) {
+    const std::string pass = std::to_string(ms) + "e-3";
+    return write_file(std::to_string(ms) + "-ms.json",
+                      R"({"name": "slow", "stage": {"points": [[1, )" + pass + "], [256, " + pass +
+                          R"(]]}, "draft": {"points": [[1, 0.001]]}, "link": {"latency": 0}})");
   }
   // It went on to what one process says, and said who was lost and who stands in.
   static void expect_same(Program& answering, const std::vector<std::string>& words) {
@@ -517,9 +518,31 @@ TEST_F(Losing, AHostThatStopsIsGivenUp) {
 
 TEST_F(Losing, AHostThatIsShutDownSaysSoAndItsLayersMove) {
   const auto answering = begin(both());
-  b_.program().signal(SIGTERM);
+  b_.program().signal(SIGINT);
   EXPECT_EQ(b_.program().wait().status, 0);
   expect_same(*answering, {b_.address + ": it is being shut down", a_.address + " has the layers"});
+}
+
+TEST_F(Losing, AHostThatIsToGoMakesTheAnswerReadyAndTakesNoOther) {
+  const auto answering = begin(both(), {}, 20);  // some seconds
+  b_.program().signal(SIGTERM);
+  std::string said;
+  for (int tries = 0; tries < 20 && said.find("shut down") == std::string::npos; ++tries)
+    said = run({"--hosts", b_.address}).err;
+  EXPECT_NE(said.find(b_.address + ": it is being shut down"), std::string::npos) << said;
+  const Ran ran = answering->wait();
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.out, run_program(arguments()).out);
+  EXPECT_EQ(ran.err.find("has the layers"), std::string::npos) << ran.err;
+  EXPECT_EQ(b_.program().wait().status, 0);
+}
+
+TEST_F(Losing, AHostThatMayNotWaitGoesAtOnce) {
+  StageProcess hasty({"--drain", "0"});
+  const auto answering = begin(a_.address + "," + hasty.address);
+  hasty.program().signal(SIGTERM);
+  EXPECT_EQ(hasty.program().wait().status, 0);
+  expect_same(*answering, {hasty.address + ": it is being shut down"});
 }
 
 TEST_F(Losing, OneAfterAnotherIsReplaced) {
