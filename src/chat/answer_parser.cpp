@@ -76,6 +76,40 @@ Json format(const std::string& source, const Json& asked) {
           {"reader", bytes}};
 }
 
+// What the text is read as; nothing: it is none of the format.
+std::optional<common_chat_msg> read(const std::string& text, bool partial, const common_chat_parser_params& params) {
+  try {
+    return common_chat_parse(text, partial, params);
+  } catch (const std::runtime_error&) {
+    return std::nullopt;
+  }
+}
+
+// Cuts `end` off and says whether it was there.
+bool cut_end(std::string& text, std::string_view end) {
+  if (!text.ends_with(end)) return false;
+  text.resize(text.size() - end.size());
+  return true;
+}
+
+bool says_nothing(const common_chat_msg& message) {
+  return message.content.empty() && message.reasoning_content.empty() && message.tool_calls.empty();
+}
+
+// Nothing follows a text that has ended, but the library holds back what may still become a marker ("<tool_ca"). It
+// does not where a character follows that is part of none, so the text is read with one behind it too. A text of which
+// the library leaves nothing is none of the format.
+std::optional<common_chat_msg> read_ended(const std::string& text, const common_chat_parser_params& params) {
+  constexpr std::string_view kEnd = "\xEF\xB7\x90";  // U+FDD0, a noncharacter
+  auto held = read(text, false, params), all = read(text + std::string(kEnd), false, params);
+  if (!held || !all || !(cut_end(all->content, kEnd) || cut_end(all->reasoning_content, kEnd)))
+    return held && says_nothing(*held) && text.find_first_not_of(" \t\r\n") != text.npos ? std::nullopt : held;
+  const bool more = all->content.starts_with(held->content) &&
+                    all->reasoning_content.starts_with(held->reasoning_content) &&
+                    all->tool_calls.size() == held->tool_calls.size();
+  return more ? all : held;
+}
+
 Json parse(const Json& asked) {
   const Json reader = Json::from_cbor(asked["reader"].get_ref<const std::string&>());
   common_chat_parser_params params;
@@ -83,15 +117,12 @@ Json parse(const Json& asked) {
   params.reasoning_format = COMMON_REASONING_FORMAT_AUTO;
   params.generation_prompt = reader["begin"];
   if (const std::string parser = reader["parser"]; !parser.empty()) params.parser.load(parser);
-  common_chat_msg message;
-  try {
-    message = common_chat_parse(asked["text"], asked["partial"], params);
-  } catch (const std::runtime_error&) {  // that it is none of the format
-    return nullptr;
-  }
+  const std::string text = asked["text"];
+  const auto message = asked["partial"] ? read(text, true, params) : read_ended(text, params);
+  if (!message) return nullptr;
   Json calls = Json::array();
-  for (const auto& call : message.tool_calls) calls.push_back({call.id, call.name, call.arguments});
-  return {{"content", message.content}, {"reasoning", message.reasoning_content}, {"tool_calls", calls}};
+  for (const auto& call : message->tool_calls) calls.push_back({call.id, call.name, call.arguments});
+  return {{"content", message->content}, {"reasoning", message->reasoning_content}, {"tool_calls", calls}};
 }
 
 Json answer_to(const std::string& source, Task task, const Json& asked) {

@@ -76,9 +76,9 @@ class AnswerParser {
   // Errors (kInput) say what is wrong with the conversation, its tools or the schema.
   Result<AnswerFormat> format(const AnswerRequest& request) const;
 
-  // Reads an answer, or with `partial` the beginning of one; nothing if it is none of the format. White space where
-  // reasoning ends and before the first call belongs to nobody; other text is content as it stands. An error if reading
-  // it takes more than the bounds.
+  // Reads an answer, or with `partial` the beginning of one, whose last words are left out where they may become a
+  // marker; nothing if it is none of the format. White space where reasoning ends and before the first call belongs to
+  // nobody; other text is content as it stands. An error if reading it takes more than the bounds.
   Result<std::optional<AssistantMessage>> parse(const AnswerFormat& format, std::string_view text, bool partial) const;
 
   // GBNF of a JSON schema. Errors (kInput) name what of it is not supported.

@@ -1,5 +1,7 @@
 #include "chat/answer_stream.h"
 
+#include <algorithm>
+
 namespace sluice {
 
 namespace {
@@ -12,19 +14,53 @@ std::string prolong(std::string& said, const std::string& now) {
   return more;
 }
 
+// The largest number within [low, high] up to which `holds` does. REQUIRES: it holds for `low`.
+template <class Holds>
+size_t last_that(size_t low, size_t high, const Holds& holds) {
+  while (low < high) {
+    const size_t middle = high - (high - low) / 2;
+    if (holds(middle))
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
 }  // namespace
 
 AssistantDelta AnswerStream::push(std::string_view text) {
   text_ += text;
-  return read(/*partial=*/true);
+  if (unreadable_) return rest();
+  const auto now = parser_.parse(format_, text_, /*partial=*/true);
+  if (now) return *now ? take(**now, /*partial=*/true) : AssistantDelta();
+  find_unread();
+  return rest();
 }
 
-AssistantDelta AnswerStream::read(bool partial) {
+AssistantDelta AnswerStream::finish() {
   if (unreadable_) return rest();
-  const auto now = parser_.parse(format_, text_, partial);
-  unreadable_ = !now;
-  if (now && *now) return take(**now, partial);
-  return now && partial ? AssistantDelta() : rest();
+  const auto now = parser_.parse(format_, text_, /*partial=*/false);
+  if (now) return *now && goes_on_in(**now) ? take(**now, /*partial=*/false) : break_off();
+  find_unread();
+  return rest();
+}
+
+// Whether what was said is the beginning of this.
+bool AnswerStream::goes_on_in(const AssistantMessage& now) const {
+  const auto& calls = message_.tool_calls;
+  const auto same_call = [](const ToolCall& said, const ToolCall& call) {
+    return said.name == call.name && call.arguments.starts_with(said.arguments);
+  };
+  return now.content.starts_with(message_.content) && now.reasoning.starts_with(message_.reasoning) &&
+         calls.size() <= now.tool_calls.size() &&
+         std::equal(calls.begin(), calls.end(), now.tool_calls.begin(), same_call);
+}
+
+// What so many bytes of the text are read as; nothing also where that takes more than the bounds.
+std::optional<AssistantMessage> AnswerStream::beginning(size_t size, bool partial) const {
+  auto read = parser_.parse(format_, std::string_view(text_).substr(0, size), partial);
+  return read ? std::move(*read) : std::nullopt;
 }
 
 AssistantDelta AnswerStream::take(const AssistantMessage& now, bool partial) {
@@ -46,6 +82,27 @@ AssistantDelta AnswerStream::take(const AssistantMessage& now, bool partial) {
   }
   if (message_ != before) n_read_ = text_.size();
   return delta;
+}
+
+// The text has turned out to be none of the format. What was pushed since it was one has said nothing.
+AssistantDelta AnswerStream::break_off() {
+  const size_t good = last_that(n_read_, text_.size(), [&](size_t n) { return beginning(n, false).has_value(); });
+  const std::string bad = text_.substr(good);
+  text_.resize(good);
+  AssistantDelta delta;
+  if (const auto now = beginning(good, /*partial=*/true)) delta = take(*now, /*partial=*/false);
+  find_unread();
+  text_ += bad;
+  delta.content += rest().content;
+  return delta;
+}
+
+// Of the text with which something was last said, the end may have said nothing.
+void AnswerStream::find_unread() {
+  unreadable_ = true;
+  const auto said = beginning(n_read_, /*partial=*/true);
+  if (n_read_ == 0 || !said) return;
+  n_read_ = 1 + last_that(0, n_read_ - 1, [&](size_t n) { return n == 0 || beginning(n, true) != said; });
 }
 
 AssistantDelta AnswerStream::rest() {

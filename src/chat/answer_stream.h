@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,8 +22,9 @@ struct AssistantDelta {
   std::vector<Call> tool_calls;
 };
 
-// All deltas together are the message that parse() reads of the whole text. Where it reads none, or is out of bounds,
-// what is left of the text is content as it stands.
+// All deltas together are the message that parse() reads of the whole text. Where that is none of the format, they are
+// what it reads of its longest beginning that is, and what is left of the text is content as it stands; so it is behind
+// what was read when reading more takes more than the bounds.
 class AnswerStream {
  public:
   // REQUIRES: the parser outlives it.
@@ -31,20 +33,23 @@ class AnswerStream {
   // After more text: whole characters of UTF-8. The whole text is read anew, so it pays to push it in larger pieces.
   AssistantDelta push(std::string_view text);
   // At the end of the text.
-  AssistantDelta finish() { return read(/*partial=*/false); }
+  AssistantDelta finish();
 
   const AssistantMessage& message() const { return message_; }  // as said so far
 
  private:
-  AssistantDelta read(bool partial);
+  std::optional<AssistantMessage> beginning(size_t size, bool partial) const;
+  bool goes_on_in(const AssistantMessage& now) const;
   AssistantDelta take(const AssistantMessage& now, bool partial);
+  AssistantDelta break_off();
+  void find_unread();
   AssistantDelta rest();
 
   const AnswerParser& parser_;
   AnswerFormat format_;
   std::string text_;
-  size_t n_read_ = 0;        // bytes of the text that are in the message
-  bool unreadable_ = false;  // within bounds
+  size_t n_read_ = 0;        // bytes of the text with which something was last said
+  bool unreadable_ = false;  // the text from n_read_ on is content
   AssistantMessage message_;
 };
 

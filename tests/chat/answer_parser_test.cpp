@@ -164,6 +164,16 @@ TEST_P(Families, AnAnswerThatGrowsIsReadInPieces) {
   for (const size_t size : {1, 7}) EXPECT_EQ(streamed(GetParam().text, size), GetParam().message) << size;
 }
 
+TEST_P(Families, AnAnswerThatBreaksOffIsTheSameInHoweverManyPiecesItCame) {
+  const std::string& text = GetParam().text;
+  for (size_t length = 1; length < text.size(); length += 3) {
+    const std::string begin = text.substr(0, length);
+    const AssistantMessage whole = streamed(begin, length);
+    EXPECT_EQ(streamed(begin, 5), whole) << begin;
+    EXPECT_EQ(parser_->parse(format_, begin, /*partial=*/false).value().value_or(whole), whole) << begin;
+  }
+}
+
 TEST_P(Families, AnAnswerMayBreakOffAnywhereOrBeDamaged) {
   const std::string& text = GetParam().text;
   std::mt19937 random(1);
@@ -181,6 +191,59 @@ INSTANTIATE_TEST_SUITE_P(AnswerParser, Families, testing::ValuesIn(families()),
                          [](const auto& info) { return info.param.name; });
 
 AnswerParser ours(const std::string& name) { return AnswerParser::open(read_file(kOurs / name)).value(); }
+
+// In pieces of so many bytes, and more to the end of a character.
+AssistantMessage in_pieces(const AnswerParser& parser, const AnswerFormat& format, const std::string& text,
+                           size_t size) {
+  AnswerStream stream(parser, format);
+  for (size_t at = 0, end = 0; at < text.size(); at = end) {
+    for (end = std::min(at + size, text.size()); end < text.size() && (text[end] & 0xC0) == 0x80;) ++end;
+    stream.push(std::string_view(text).substr(at, end - at));
+  }
+  stream.finish();
+  return stream.message();
+}
+
+TEST(AnswerStream, WhatMightHaveBecomeAMarkerIsTextWhereTheAnswerEnds) {
+  const AnswerParser calls = ours("qwen2_tools.jinja"), thinks = ours("qwen3_thinking.jinja");
+  const auto with_calls = calls.format(request(/*tools=*/true)), with_thoughts = thinks.format(request(false));
+  ASSERT_TRUE(with_calls && with_thoughts);
+  const std::string before = "It rains. ", call = "<tool_call>", begin = "<think>", end = "</think>";
+  for (const size_t size : {1, 3, 100}) {
+    for (size_t n = 0; n < call.size(); ++n) {
+      const std::string text = before + call.substr(0, n);
+      EXPECT_EQ(in_pieces(calls, *with_calls, text, size), (AssistantMessage{.content = text}));
+    }
+    for (size_t n = 1; n < begin.size(); ++n) {
+      const std::string text = begin.substr(0, n);
+      EXPECT_EQ(in_pieces(thinks, *with_thoughts, text, size), (AssistantMessage{.content = text}));
+    }
+    for (size_t n = 1; n < end.size(); ++n) {
+      const std::string thought = "\nRain? " + end.substr(0, n);
+      const AssistantMessage read = in_pieces(thinks, *with_thoughts, begin + thought, size);
+      EXPECT_TRUE(thought.ends_with(read.reasoning) && read.reasoning.ends_with(end.substr(0, n))) << read.reasoning;
+      EXPECT_EQ(read.content, "");
+    }
+  }
+}
+
+TEST(AnswerStream, WhatTurnsOutToBeNoCallIsContentAsItStands) {
+  const AnswerParser parser = ours("qwen2_tools.jinja");
+  const auto format = parser.format(request(/*tools=*/true));
+  ASSERT_TRUE(format);
+  const std::string begun = "Rain? <tool_call>\n{\"name\": \"get_weather\"", damaged = ", \"arg\\ments\": 1}";
+  for (const size_t size : {100, 7, 5, 4, 3, 1}) {
+    for (const std::string text :
+         {"It rains. <tool_call>\nno call\n</tool_call> So there.", "<tool_call>\n{\"name\": 7}",
+          "Für Öl: <tool_call>[] ü</tool_call>", "1 <tool_calls> 2 <tool_cal 3",
+          "Let me see. <tool_call>\n{\"n}me\": \"get_weather\", \"arguments\": {}}\n</tool_call>"})
+      EXPECT_EQ(in_pieces(parser, *format, text, size), (AssistantMessage{.content = text})) << size;
+    // A call may have been told of before it went wrong; then what follows is content.
+    const AssistantMessage read = in_pieces(parser, *format, begun + damaged, size);
+    EXPECT_EQ(read.content, "Rain? " + damaged) << size;
+    EXPECT_EQ(read.tool_calls.size(), 1u);
+  }
+}
 
 std::string repeated(const std::string& text, int times) {
   std::string out;

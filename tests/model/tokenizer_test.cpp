@@ -278,6 +278,19 @@ TEST(Tokenizer, VeryLongWords) {
   }
 }
 
+TEST(TextStream, AnAnswerMayEndInsideACharacter) {
+  const Tokenizer tokenizer = tiny_tokenizer();
+  const std::string text = "aé€😀";
+  for (size_t n = 0; n <= text.size(); ++n) {
+    TextStream stream(tokenizer);
+    std::string said;
+    for (size_t i = 0; i < n; ++i) said += stream.push(static_cast<Token>(3 + static_cast<uint8_t>(text[i])));
+    const size_t whole = first_invalid_utf8(text.substr(0, n));
+    EXPECT_EQ(said, text.substr(0, whole));
+    EXPECT_EQ(stream.finish(), whole < n ? "\uFFFD" : "");
+  }
+}
+
 TEST(TextStream, BytesThatAreNoCharacterBecomeReplacements) {
   const Tokenizer tokenizer = tiny_tokenizer();
   const auto byte = [&](uint8_t b) { return static_cast<Token>(3 + b); };
