@@ -43,6 +43,9 @@ class Drafting {
   // choose. Seconds; on a simulated clock it took nothing.
   void chosen(const Proposals& proposals, std::span<const Planned> rows, double saved, double took);
 
+  // What asking took and what came of it is forgotten.
+  void forget() { asking_ = {}; }
+
   // A draft model or head has answered. Rule `reject`: what was drawn from the answer, if the node has entered the
   // target, for its row there.
   std::optional<Amendment::LateDraws> take(Request& request, size_t source, NodeId node, const Drafted& answer) const;

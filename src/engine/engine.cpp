@@ -121,6 +121,18 @@ Status Engine::set_method(RequestId id, const std::string& method, const std::ve
   return {};
 }
 
+Status Engine::forget() {
+  SLUICE_CHECK(!busy(), "requests that run go on by what was learnt");
+  if (failed_) return tl::unexpected<Error>(*failed_);
+  const auto settled = [](const Lane& lane) { return lane.traffic().is_settled(); };
+  while (!std::ranges::all_of(lanes_, settled)) SLUICE_TRY_STATUS(take_in(/*waits=*/true));
+  for (Lane& lane : lanes_) lane.traffic().forget();
+  drafting_.forget();
+  scheduler_ = Scheduler(options_.scheduler);
+  guesses_ = {};
+  return {};
+}
+
 void Engine::wake_at(double time) {
   if (wake_ && *wake_ <= time) return;
   executor_->wake_at(time);

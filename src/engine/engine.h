@@ -93,6 +93,10 @@ class Engine {
   // Tokens a second that a request makes by plain decoding at most, beside no other, by what passes and links were seen
   // to take; none as long as that is not known.
   std::optional<double> plain_rate_at_most() const;
+  // Waits until all is heard of what is under way, and forgets what was learnt: what passes and links take, how far
+  // guesses are to be believed, whether it pays to ask. The next request is served as the first of a new engine.
+  // Errors: as step(). REQUIRES: !busy().
+  Status forget();
   // CPU seconds that the coordinator itself has used, and the batches that it composed.
   double coordinator_seconds() const { return coordinator_seconds_; }
   Lookups lookups() const;                        // of all models

@@ -32,11 +32,21 @@ void Traffic::submitted(Flight flight) {
   const double usual = times().seconds(flight.n_rows);
   entering_.push_back({flight.batch, flight.submitted, usual > 0.0 ? usual : stages_.front().lately});
   flights_.push_back(std::move(flight));
+  reports_due_ += stages_.size();
+}
+
+void Traffic::forget() {
+  SLUICE_CHECK(is_settled(), "what is under way would be learnt from");
+  Traffic fresh(stages_.size(), sends_ahead_);
+  fresh.foresees_prompts_ = foresees_prompts_;
+  if (foresees_prompts_) fresh.prompt_times_ = std::move(prompt_times_);
+  *this = std::move(fresh);
 }
 
 void Traffic::computed(const StageReport& report, double now) {
   SLUICE_CHECK(report.stage.valid() && static_cast<size_t>(report.stage.value) < stages_.size(),
                "a report is of one of the model's stages");
+  if (reports_due_ > 0) --reports_due_;
   const double seconds = report.end - report.begin;
   const auto s = static_cast<size_t>(report.stage.value);
   const StageClock before = stages_[s];

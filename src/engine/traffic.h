@@ -51,13 +51,18 @@ class Traffic {
   void lose_all() {
     flights_.clear();
     entering_.clear();
+    reports_due_ = 0;
   }
+  // What passes and links were seen to take is forgotten; what was foreseen is not. REQUIRES: is_settled().
+  void forget();
 
   const std::deque<Flight>& under_way() const { return flights_; }
   // Whether a batch that was submitted is still under way.
   bool holds(BatchId batch) const { return !flights_.empty() && flights_.front().batch <= batch; }
   // Nothing is under way, no report of the first stage either.
   bool is_quiet() const { return flights_.empty() && entering_.empty(); }
+  // All has been heard that will be heard of what was submitted.
+  bool is_settled() const { return flights_.empty() && reports_due_ == 0; }
   // When a batch should come out, by what the last one took from its submission to its outcome.
   double due(const Flight& flight) const { return flight.submitted + transit_; }
   std::optional<double> next_due() const {
@@ -121,8 +126,9 @@ class Traffic {
   size_t stages_known_ = 0;  // that have had one
   std::deque<Flight> flights_;
   std::deque<Entering> entering_;
-  double last_word_ = 0;  // of the first stage: when it came
-  Smooth round_trip_;     // to the first stage and back, beside what happens there
+  size_t reports_due_ = 0;  // of all stages
+  double last_word_ = 0;    // of the first stage: when it came
+  Smooth round_trip_;       // to the first stage and back, beside what happens there
   double shortest_trip_ = 0;
   double transit_ = 0;  // what the last batch took from its submission to its outcome
   double links_ = std::numeric_limits<double>::infinity();  // of that, what no stage took, at the least

@@ -22,6 +22,7 @@ Result<Pace> run(const Session& session, Engine& engine, const Contender& conten
   spec.method = contender.method;
   spec.method_options = contender.options;
   spec.sources = contender.sources;
+  SLUICE_TRY_STATUS(engine.forget());
   SLUICE_TRY(const RequestId id, engine.submit(std::move(spec)));
   while (engine.busy()) SLUICE_TRY_STATUS(engine.step().map([](const auto&) {}));
   const Request& request = engine.request(id);

@@ -26,7 +26,9 @@ struct Forecasts {
 };
 
 // Runs each contender on each text, text by text, as long as `goes_on` (asked after each answer with the share that is
-// done) says so; of a text that not all have answered nothing counts. REQUIRES: the session's clock is simulated.
+// done) says so; of a text that not all have answered nothing counts. Each answer is as `sluice run` would give it, by
+// an engine that has learnt nothing before: so no contender is judged by what others have taught it, and answers are
+// independent, as their interval takes them to be. REQUIRES: the session's clock is simulated.
 Result<Forecasts> forecast(const Session& session, std::span<const std::vector<Token>> texts,
                            std::span<const Contender> contenders, const std::function<bool(double)>& goes_on);
 

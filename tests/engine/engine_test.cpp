@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -41,6 +42,41 @@ TEST(Engine, RequestsAtOnceAnswerAsAlone) {
     for (const auto& spec : specs) ids.push_back(submit(*engine, spec));
     finish(*engine);
     for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(answer(*engine, ids[i]), alone(specs[i])) << describe(specs[i]);
+  }
+}
+
+// What it has learnt of sure guesses and of cheap rows makes it serve the next request otherwise.
+TEST(Engine, ServesAsANewOneWhenItHasForgotten) {
+  const PipelineSpec setup{
+      .stages = 3, .drafts = {&five_layers()}, .profile = R"({"stage": {"points": [[1, 0.01], [2, 0.012], [16, 0.04]]},
+                     "draft": {"points": [[1, 0.003], [16, 0.009]]}, "link": {"latency": 0.002, "bandwidth": 1e6}})"};
+  const RequestSpec next = ask("to be or not to be or", 40, "surge");
+  const auto seconds_of = [&](Engine& engine) {
+    const RequestId id = submit(engine, next);
+    finish(engine);
+    EXPECT_EQ(answer(engine, id), alone(next));
+    const double seconds = engine.figures(id).decode_seconds;
+    engine.release(id);
+    return seconds;
+  };
+  const double as_first = seconds_of(*make_engine(six_layers(), setup));
+  const auto engine = make_engine(six_layers(), setup);
+  run(*engine, ask("abcabcabcabc", 60, "specinfer"));
+  EXPECT_GT(std::abs(seconds_of(*engine) / as_first - 1.0), 1e-3) << "it has learnt";
+  ASSERT_TRUE(engine->forget());
+  EXPECT_NEAR(seconds_of(*engine), as_first, 1e-6 * as_first);
+  ASSERT_TRUE(engine->forget());
+  ASSERT_TRUE(engine->forget()) << "nothing is left to wait for";
+  EXPECT_NEAR(seconds_of(*engine), as_first, 1e-6 * as_first);
+}
+
+// Whatever the clock: the reports of what is still under way are waited for.
+TEST(Engine, ForgetsWhenItsStagesAreThreadsToo) {
+  const auto engine = make_engine(six_layers(), {.stages = 3, .threads = true});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(run(*engine, ask("abcabcabcabc", 20)), alone(ask("abcabcabcabc", 20)));
+    ASSERT_TRUE(engine->forget());
+    EXPECT_FALSE(engine->plain_rate_at_most()) << "what passes take";
   }
 }
 

@@ -155,5 +155,29 @@ TEST(Traffic, ARowCostsWhatItAddsToTheSlowestLinkIfThatIsSlowerThanStages) {
   EXPECT_NEAR(traffic.times().seconds(4), 0.016, 0.05 * 0.016);
 }
 
+TEST(Traffic, ForgetsWhatItSawButNotWhatItForesaw) {
+  Clocked far(4, 0.022, 0.03);
+  far.run(1.0);
+  EXPECT_FALSE(far.traffic.is_settled());
+  far.wait_until(100.0);
+  EXPECT_TRUE(far.traffic.is_settled());
+  EXPECT_GT(far.traffic.credits(), 1u);
+  far.traffic.forget();
+  EXPECT_FALSE(far.traffic.knows_times());
+  EXPECT_EQ(far.traffic.credits(), 1u);
+  EXPECT_EQ(far.traffic.depth(), Traffic(4).depth());
+  EXPECT_EQ(far.traffic.transit(), 0.0);
+  for (const StageClock& stage : far.traffic.stages()) EXPECT_EQ(stage.batches, 0);
+
+  Traffic foresees(4);
+  const auto profile = Profile::load("paper-8x");
+  ASSERT_TRUE(profile);
+  foresees.foresee_prompts(CostModel(*profile, {{0, 1}, {1, 2}, {2, 3}, {3, 4}}, 64));
+  const double before = foresees.prompt_times().seconds(128);
+  foresees.forget();
+  EXPECT_GT(before, 0.0);
+  EXPECT_EQ(foresees.prompt_times().seconds(128), before);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -1,6 +1,7 @@
 // What a plan is made of: what methods promise, and what is kept of it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -16,13 +17,21 @@ namespace {
 
 // --- forecasts
 
-Result<Session> simulated(const std::string& method = kAutoMethod) {
+// A pass takes the longer the more rows it has, so that a method must have seen some before it knows what pays. Odd
+// numbers: what happens at the same instant by chance may come in either order when the clock stands elsewhere.
+const std::string kDearRows = R"({"name": "rows", "source": "made up",
+  "stage": {"points": [[1, 0.001013], [2, 0.001237], [16, 0.004153]]},
+  "draft": {"points": [[1, 0.000317], [16, 0.000919]]}})";
+
+// profile: JSON.
+Result<Session> simulated(const std::string& method = kAutoMethod, const std::string& profile = "") {
   SessionOptions options{.model = six_layers().model.path(),
                          .drafts = {five_layers().model.path()},
                          .stages = 3,
                          .executor = ExecutorKind::kVirtual,
                          .compute = Compute::kLazy,
                          .threads = 1};
+  if (!profile.empty()) std::ofstream(options.profile = temp_path("profile.json")) << profile;
   options.request.method = method;
   options.request.max_tokens = 24;
   options.request.ignore_end = true;
@@ -46,23 +55,30 @@ TEST(Forecast, IsWhatEachMethodMakesOfTheTexts) {
     EXPECT_LE(found->all[i].tokens_per_second, found->all[i - 1].tokens_per_second);
 }
 
-// As `sluice run` would do it, an engine of its own for each answer: but for what an engine has learnt before.
+// As `sluice run` would do it, an engine of its own for each answer: whoever else was tried, in whatever order.
 TEST(Forecast, IsWhatARunBrings) {
-  const auto session = simulated();
-  const std::vector<Contender> all = {{"ar", {}, {}, {}}, {"sd", {}, {}, {.depth = 3}}};
-  const auto found = forecast(*session, kTexts, all, [](double) { return true; });
-  ASSERT_TRUE(found) << found.error().message;
-  std::vector<Pace> paces;
-  for (const auto& text : kTexts) {
-    const auto engine = session->make_engine("sd", 1);
-    RequestSpec spec = session->spec(text, "sd");
-    spec.method_options.depth = 3;
-    const RequestId id = submit(**engine, spec);
-    finish(**engine);
-    paces.push_back({.tokens = 23, .seconds = (*engine)->figures(id).decode_seconds});
+  const auto session = simulated(kAutoMethod, kDearRows);
+  ASSERT_TRUE(session) << session.error().message;
+  auto all = contenders(true);
+  for (const bool backwards : {false, true}) {
+    if (backwards) std::ranges::reverse(all);
+    const auto found = forecast(*session, kTexts, all, [](double) { return true; });
+    ASSERT_TRUE(found) << found.error().message;
+    for (const Forecast& forecast : found->all) {
+      std::vector<Pace> paces;
+      for (const auto& text : kTexts) {
+        const auto engine = session->make_engine(forecast.contender.method, 1);
+        RequestSpec spec = session->spec(text, forecast.contender.method);
+        spec.method_options = forecast.contender.options;
+        spec.sources = forecast.contender.sources;
+        const RequestId id = submit(**engine, spec);
+        finish(**engine);
+        paces.push_back({.tokens = 23, .seconds = (*engine)->figures(id).decode_seconds});
+      }
+      const double alone = rate_of(paces).value;
+      EXPECT_NEAR(forecast.tokens_per_second, alone, 1e-6 * alone) << forecast.contender.name();
+    }
   }
-  EXPECT_EQ(found->best().contender.method, "sd");
-  EXPECT_NEAR(found->best().tokens_per_second, rate_of(paces).value, 0.05 * rate_of(paces).value);
 }
 
 TEST(Forecast, CountsWholeTextsOnlyWhenItIsToldToEnd) {
