@@ -80,7 +80,12 @@ std::string to_text(const Plan& plan) {
                         fmt::join(plan.inner_cuts(), ","), milliseconds(plan.step), milliseconds(plan.alone));
   if (plan.draft_pass > 0)
     text += fmt::format("the draft model runs beside the coordinator, {} a pass\n", milliseconds(plan.draft_pass));
-  return text + "\n" + table(plan.forecasts) + "\n" + plan.command() + "\n";
+  text += "\n" + table(plan.forecasts) + "\n";
+  const Contender &best = plan.forecasts.best().contender, &fastest = plan.forecasts.all.front().contender;
+  if (&best != &fastest)
+    text += fmt::format("{} promises about as much as {}, and differs less from text to text\n", best.name(),
+                        fastest.name());
+  return text + plan.command() + "\n";
 }
 
 }  // namespace sluice

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "session/policy.h"
+
 namespace sluice {
 
 namespace {
@@ -48,6 +50,12 @@ Rate rate_of(std::span<const Pace> answers) {
   const double n = static_cast<double>(answers.size());
   rate.half = student(answers.size() - 1) * std::sqrt(squares * n / (n - 1)) / sum.seconds;
   return rate;
+}
+
+const Forecast& Forecasts::best() const {
+  const double enough = policy::kAboutAsFast * all.front().tokens_per_second;
+  const auto slower = std::ranges::find_if(all, [&](const Forecast& f) { return f.tokens_per_second < enough; });
+  return *std::max_element(all.begin(), slower, [](const Forecast& a, const Forecast& b) { return a.low < b.low; });
 }
 
 const Forecast& Forecasts::plain() const {

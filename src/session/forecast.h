@@ -21,7 +21,8 @@ struct Forecasts {
   std::vector<Forecast> all;  // the fastest first
   size_t texts = 0;           // that count
 
-  const Forecast& best() const { return all.front(); }
+  // Of those that promise about as much as the fastest, the surest: whose interval reaches down the least.
+  const Forecast& best() const;
   const Forecast& plain() const;  // decoding
 };
 

@@ -95,6 +95,18 @@ TEST(Forecast, CountsWholeTextsOnlyWhenItIsToldToEnd) {
   EXPECT_EQ(found->texts, 0u);
 }
 
+TEST(Forecasts, TheBestIsTheSurestOfThoseThatPromiseAboutTheMost) {
+  const auto best = [](std::vector<Forecast> all) { return Forecasts{.all = std::move(all), .texts = 8}.best(); };
+  const Forecast lucky{.contender = {"surge", {}, {}, {}}, .tokens_per_second = 25.5, .low = 10, .high = 41};
+  const Forecast steady{.contender = {"sd", {}, {}, {}}, .tokens_per_second = 24.6, .low = 16, .high = 33};
+  const Forecast slow{.contender = {"ar", {}, {}, {}}, .tokens_per_second = 20, .low = 20, .high = 20};
+  EXPECT_EQ(best({lucky, steady, slow}).contender.method, "sd");
+  EXPECT_EQ(best({lucky, slow}).contender.method, "surge") << "another is too much slower";
+  Forecast one_text = lucky;
+  one_text.low = one_text.high = one_text.tokens_per_second;
+  EXPECT_EQ(best({one_text, steady}).contender.method, "surge");
+}
+
 // Samples of a known population: 95 of 100 intervals hold its rate.
 TEST(Rate, ItsIntervalsHoldTheTruth) {
   Dice dice(5);
