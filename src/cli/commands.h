@@ -13,6 +13,7 @@ using Action = std::function<Status()>;
 
 void add_run(CLI::App& app, Action& action);
 void add_chat(CLI::App& app, Action& action);
+void add_serve(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);

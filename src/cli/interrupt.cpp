@@ -52,9 +52,9 @@ void clear_interrupt() {
 
 int interrupt_descriptor() { return g_wake[0]; }
 
-void wait_for_interrupt() {
+void wait_for_interrupt(int at_most_ms) {
   pollfd wake{g_wake[0], POLLIN, 0};
-  while (!interrupted() && poll(&wake, 1, -1) < 0 && errno == EINTR) {
+  while (!interrupted() && poll(&wake, 1, at_most_ms) < 0 && errno == EINTR) {
   }
 }
 

@@ -15,8 +15,8 @@ bool interrupted_by_terminate();  // SIGTERM: a service manager's, not somebody 
 bool wait_for_stdin();
 // Can be read once an interrupt has come; for poll().
 int interrupt_descriptor();
-// Waits for an interrupt, or for nothing if one came before.
-void wait_for_interrupt();
+// Waits for an interrupt, or for nothing if one came before; `at_most_ms`: milliseconds, -1: as long as it takes.
+void wait_for_interrupt(int at_most_ms = -1);
 // What a command that was interrupted ends with; `what` says what became of its work.
 tl::unexpected<Error> interrupted_error(const std::string& what = "");
 // Forgets an interrupt that was dealt with (a chat ends only the answer).

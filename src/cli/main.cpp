@@ -79,6 +79,7 @@ int run_program(int argc, char** argv) {
   Action action;
   add_run(app, action);
   add_chat(app, action);
+  add_serve(app, action);
   add_demo(app, action);
   add_bench(app, action);
   add_plan(app, action);

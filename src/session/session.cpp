@@ -260,16 +260,25 @@ Result<std::vector<Token>> Session::encode(const std::vector<ChatMessage>& messa
                          " of it belongs to no character; convert it, for instance with iconv");
   if (!template_)
     return tokenizer_->encode(messages.back().content, /*add_special=*/true, /*parse_special=*/options_.raw);
-  const auto special = [&](Token token) { return token == kNoToken ? std::string() : tokenizer_->piece(token, true); };
   const ChatText chat(*tokenizer_, model_->chat_template());
-  SLUICE_TRY(auto tokens, chat.encode({.messages = messages,
-                                       .add_generation_prompt = true,
-                                       .bos_token = special(tokenizer_->bos()),
-                                       .eos_token = special(tokenizer_->eos())},
+  SLUICE_TRY(auto tokens, chat.encode(template_input(messages),
                                       [&](const ChatTemplateInput& input) { return template_->render(input); }));
   if (tokenizer_->adds_bos() && (tokens.empty() || tokens.front() != tokenizer_->bos()))
     tokens.insert(tokens.begin(), tokenizer_->bos());
   return tokens;
+}
+
+ChatTemplateInput Session::template_input(const std::vector<ChatMessage>& messages) const {
+  const auto special = [&](Token token) { return token == kNoToken ? std::string() : tokenizer_->piece(token, true); };
+  return {.messages = messages,
+          .add_generation_prompt = true,
+          .bos_token = special(tokenizer_->bos()),
+          .eos_token = special(tokenizer_->eos())};
+}
+
+Result<std::string> Session::render(const std::vector<ChatMessage>& messages) const {
+  if (!template_) return input_error(options_.model + " has no chat template");
+  return template_->render(template_input(messages));
 }
 
 RequestSpec Session::spec(std::vector<Token> prompt, const std::string& asked) const {

@@ -73,6 +73,10 @@ class Session {
   // The tokens of a prompt or of a conversation, whose messages can't write the template's control tokens (ChatText).
   // Without a template in the model the last message is plain text; with --raw it may hold special tokens.
   Result<std::vector<Token>> encode(const std::vector<ChatMessage>& messages) const;
+  // Whether conversations are more than their last message: the model has a chat template, and --raw is not given.
+  bool has_template() const { return template_.has_value(); }
+  // What the template makes of a conversation; the error says that there is none.
+  Result<std::string> render(const std::vector<ChatMessage>& messages) const;
 
   // What to ask of the engine for a prompt; method `auto` begins as the plan says, or as the best
   // method that the files at hand allow.
@@ -84,6 +88,7 @@ class Session {
 
  private:
   Session() = default;
+  ChatTemplateInput template_input(const std::vector<ChatMessage>& messages) const;
   Status take_hosts();
   Status open_model();
   Status open_template();

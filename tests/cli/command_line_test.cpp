@@ -18,7 +18,8 @@ namespace {
 using Words = std::vector<std::string>;
 
 TEST(CommandLine, HelpOfEveryCommandShowsExamples) {
-  for (const char* command : {"run", "chat", "demo", "bench", "plan", "train", "inspect", "stage", "up", "secret"}) {
+  for (const char* command :
+       {"run", "chat", "serve", "demo", "bench", "plan", "train", "inspect", "stage", "up", "secret"}) {
     const Ran ran = run_program({command, "--help"});
     EXPECT_EQ(ran.status, 0) << command;
     EXPECT_NE(ran.out.find("Examples"), std::string::npos) << command;
@@ -53,20 +54,25 @@ const std::map<std::string, std::set<std::string>> kGroups = {
 
 struct Helped {
   const char* command;
-  std::set<std::string> common, load;  // beside what all have
+  std::set<std::string> common;  // beside what all have
+  std::map<std::string, std::set<std::string>> groups;
 };
-const Helped kHelped[] = {{"run", {"--system", "--method", "--temp", "--stats", "--json", "--trace"}, {}},
-                          {"chat", {"--system", "--method", "--temp", "--stats"}, {}},
-                          {"bench",
-                           {"--data", "--tasks", "--methods", "--temps", "--limit", "--json", "--overwrite"},
-                           {"--turns", "--concurrency", "--arrivals", "--arrivals-seed", "--also"}}};
+const Helped kHelped[] = {
+    {"run", {"--system", "--method", "--temp", "--stats", "--json", "--trace"}, {}},
+    {"chat", {"--system", "--method", "--temp", "--stats"}, {}},
+    {"serve",
+     {"--host", "--port", "--api-key", "--api-key-file", "--concurrency", "--method", "--temp"},
+     {{"Limits", {"--queue", "--connections", "--idle-timeout"}}}},
+    {"bench",
+     {"--data", "--tasks", "--methods", "--temps", "--limit", "--json", "--overwrite"},
+     {{"Conversations and load", {"--turns", "--concurrency", "--arrivals", "--arrivals-seed", "--also"}}}}};
 
 TEST(CommandLine, HelpShowsTheCommonOptionsAndHelpAllEveryOneInItsGroup) {
-  for (const auto& [command, own, load] : kHelped) {
+  for (const auto& [command, own, groups] : kHelped) {
     std::map<std::string, std::set<std::string>> all = kGroups;
     all["Options"] = kEverywhere;
     all["Options"].insert(own.begin(), own.end());
-    if (!load.empty()) all["Conversations and load"] = load;
+    all.insert(groups.begin(), groups.end());
     for (const MethodOption& option : method_option_table()) all["Of methods"].insert(option.flag);
     const std::string help = run_program({command, "--help"}).out;
     EXPECT_EQ(groups_of(help), (std::map<std::string, std::set<std::string>>{{"Options", all["Options"]}})) << command;

@@ -1,0 +1,247 @@
+#include "serve/api.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+#include <array>
+#include <boost/asio/post.hpp>
+#include <ctime>
+#include <exception>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "model/utf8.h"
+#include "serve/json_body.h"
+
+namespace sluice {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+HttpReply reply_of(const ApiError& error) { return {.status = error.status, .body = text_of(error.to_json())}; }
+
+// Of equal length whatever the text, so that comparing two tells nothing of either.
+std::array<unsigned char, 32> digest(std::string_view text) {
+  std::array<unsigned char, 32> bytes{};
+  EVP_Digest(text.data(), text.size(), bytes.data(), nullptr, EVP_sha256(), nullptr);
+  return bytes;
+}
+
+// "%20" is a space.
+std::string unescaped(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto digit = [&](size_t at) { return std::string_view("0123456789abcdef").find(text[at] | 0x20); };
+    const bool escape = text[i] == '%' && i + 2 < text.size() && digit(i + 1) < 16 && digit(i + 2) < 16;
+    out += escape ? static_cast<char>(16 * digit(i + 1) + digit(i + 2)) : text[i];
+    if (escape) i += 2;
+  }
+  return out;
+}
+
+// Brings an answer to the client, as it asked for it. Of the engine's thread.
+class Teller {
+ public:
+  Teller(AnswerForm form, bool stream, std::shared_ptr<Exchange> exchange)
+      : form_(std::move(form)), stream_(stream), exchange_(std::move(exchange)) {}
+
+  void take(const AnswerNews& news) {
+    if (news.end && news.end->finish == Finish::kFailed && !begun_) return exchange_->reply(reply_of(news.end->error));
+    stream_ ? send(news) : collect(news);
+    begun_ = begun_ || stream_;
+  }
+
+ private:
+  void collect(const AnswerNews& news) {
+    text_ += news.text;
+    if (news.end) exchange_->reply({.status = 200, .body = text_of(form_.whole(text_, *news.end))});
+  }
+
+  void send(const AnswerNews& news) {
+    std::string events = begun_ ? "" : form_.begin();
+    if (!news.text.empty()) events += form_.piece(news.text);
+    if (news.end)
+      events += news.end->finish == Finish::kFailed ? AnswerForm::error(news.end->error) : form_.end(*news.end);
+    exchange_->stream(std::move(events));
+    if (news.end) exchange_->end_stream();
+  }
+
+  AnswerForm form_;
+  bool stream_, begun_ = false;  // it has gone out that all is well
+  std::string text_;
+  std::shared_ptr<Exchange> exchange_;
+};
+
+}  // namespace
+
+struct ServeApi::Route {
+  std::string_view method, path;  // a path that ends in * stands for all that begin so
+  std::optional<Api> api;         // it generates
+  ApiResult<Json> (ServeApi::*answer)(const HttpRequest&) const = nullptr;
+  bool open = false;  // to who has no key
+};
+
+const ServeApi::Route* ServeApi::find_route(const HttpRequest& request) {
+  static const Route kRoutes[] = {
+      {"GET", "/health", {}, &ServeApi::health, /*open=*/true},
+      {"GET", "/v1/models", {}, &ServeApi::models},
+      {"GET", "/v1/models/*", {}, &ServeApi::model},
+      {"POST", "/v1/chat/completions", Api::kChat},
+      {"POST", "/v1/completions", Api::kCompletions},
+      {"POST", "/tokenize", {}, &ServeApi::tokenize},
+      {"POST", "/detokenize", {}, &ServeApi::detokenize},
+      {"POST", "/apply-template", {}, &ServeApi::apply_template},
+  };
+  for (const Route& route : kRoutes) {
+    std::string_view path = route.path;
+    const bool begins = path.ends_with('*');
+    if (begins) path.remove_suffix(1);
+    if (begins ? request.path.starts_with(path) : request.path == path) return &route;
+  }
+  return nullptr;
+}
+
+ServeApi::ServeApi(const Session& session, EngineThread& engine, ServeDefaults defaults, const std::string& api_key)
+    : session_(session),
+      engine_(engine),
+      defaults_(std::move(defaults)),
+      api_key_(api_key),
+      opened_(std::time(nullptr)) {}
+
+ServeApi::~ServeApi() { reading_.join(); }
+
+HttpServer::Handler ServeApi::handler() {
+  return {.screen = [this](const HttpRequest& request) { return screen(request); },
+          .handle = [this](HttpRequest request,
+                           std::shared_ptr<Exchange> exchange) { handle(std::move(request), std::move(exchange)); },
+          .error =
+              [](int status, const std::string& message) {
+                return text_of(ApiError{.status = status, .message = message, .param = "", .code = ""}.to_json());
+              }};
+}
+
+std::optional<HttpReply> ServeApi::screen(const HttpRequest& request) const {
+  const Route* const route = find_route(request);
+  if (!(route != nullptr && route->open) && !is_known(request.authorization))
+    return reply_of({.status = 401,
+                     .message = "this server wants its key: Authorization: Bearer KEY",
+                     .param = "",
+                     .code = "invalid_api_key"});
+  if (route == nullptr)
+    return reply_of({.status = 404,
+                     .message = "there is nothing at this path: /v1/chat/completions, /v1/completions, /v1/models, "
+                                "/tokenize, /detokenize, /apply-template and /health are there",
+                     .param = "",
+                     .code = "unknown_url"});
+  if (request.method == route->method) return std::nullopt;
+  HttpReply reply = reply_of({.status = 405,
+                              .message = "this path takes " + std::string(route->method),
+                              .param = "",
+                              .code = "method_not_allowed"});
+  reply.headers = {{"Allow", std::string(route->method)}};
+  return reply;
+}
+
+bool ServeApi::is_known(const std::string& authorization) const {
+  if (api_key_.empty()) return true;
+  const auto given = digest(authorization), wanted = digest("Bearer " + api_key_);
+  return CRYPTO_memcmp(given.data(), wanted.data(), wanted.size()) == 0;
+}
+
+void ServeApi::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
+  boost::asio::post(reading_, [this, request = std::move(request), exchange = std::move(exchange)] {
+    const auto fail = [&](int status, const std::string& message) {
+      exchange->reply(reply_of({.status = status, .message = message, .param = "", .code = ""}));
+    };
+    try {
+      const Route& route = *find_route(request);
+      if (route.api) return generate(*route.api, request, exchange);
+      const auto answer = (this->*route.answer)(request);
+      exchange->reply(answer ? HttpReply{.status = 200, .body = text_of(*answer)} : reply_of(answer.error()));
+    } catch (const std::bad_alloc&) {
+      fail(503, "there is too little memory for this request now: ask again later, or for less");
+    } catch (const std::exception& error) {
+      fail(500, error.what());
+    }
+  });
+}
+
+void ServeApi::generate(Api api, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  const auto refuse = [&](const ApiError& error) { exchange->reply(reply_of(error)); };
+  const auto body = parse_body(request.body);
+  if (!body) return refuse(body.error());
+  auto asked = api == Api::kChat ? read_chat(session_, defaults_, *body) : read_completion(session_, defaults_, *body);
+  if (!asked) return refuse(asked.error());
+  const auto teller =
+      std::make_shared<Teller>(AnswerForm(api, defaults_.model, asked->include_usage), asked->stream, exchange);
+  const EngineThread::JobId job = engine_.submit({.spec = std::move(asked->spec),
+                                                  .method = std::move(asked->method),
+                                                  .stops = std::move(asked->stops),
+                                                  .tell = [teller](const AnswerNews& news) { teller->take(news); }});
+  exchange->on_gone([this, job] { engine_.cancel(job); });
+}
+
+ApiResult<Json> ServeApi::health(const HttpRequest&) const {
+  const EngineThread::Load load = engine_.load();
+  if (!load.trouble.empty())
+    return tl::unexpected<ApiError>(
+        {.status = 503, .message = load.trouble, .param = "", .code = "engine_unavailable"});
+  return Json{{"status", "ok"}, {"running", load.running}, {"waiting", load.waiting}};
+}
+
+ApiResult<Json> ServeApi::model(const HttpRequest& request) const {
+  const std::string name = unescaped(std::string_view(request.path).substr(std::string_view("/v1/models/").size()));
+  if (name != defaults_.model)
+    return tl::unexpected<ApiError>({.status = 404,
+                                     .message = "there is only " + defaults_.model + " here",
+                                     .param = "model",
+                                     .code = "model_not_found"});
+  return Json{{"id", defaults_.model},
+              {"object", "model"},
+              {"created", opened_},
+              {"owned_by", "sluice"},
+              {"context_length", session_.options().context}};
+}
+
+ApiResult<Json> ServeApi::models(const HttpRequest&) const {
+  SLUICE_API_TRY(Json only, model({.method = "GET", .path = "/v1/models/" + defaults_.model}));
+  return Json{{"object", "list"}, {"data", Json::array({std::move(only)})}};
+}
+
+ApiResult<Json> ServeApi::tokenize(const HttpRequest& request) const {
+  SLUICE_API_TRY(const auto body, parse_body(request.body));
+  const BodyReader reader(body, {"content", "add_special", "parse_special"});
+  SLUICE_API_TRY_STATUS(reader.check());
+  SLUICE_API_TRY(const std::string content, reader.text("content"));
+  SLUICE_API_TRY(const bool add, reader.flag("add_special", false));
+  SLUICE_API_TRY(const bool parse, reader.flag("parse_special", true));
+  auto tokens = session_.tokenizer().encode(content, add, parse);
+  if (!tokens) return bad_parameter("content", tokens.error().message);
+  return Json{{"tokens", *tokens}};
+}
+
+ApiResult<Json> ServeApi::detokenize(const HttpRequest& request) const {
+  SLUICE_API_TRY(const auto body, parse_body(request.body));
+  const BodyReader reader(body, {"tokens"});
+  SLUICE_API_TRY_STATUS(reader.check());
+  const auto ids = body.find("tokens");
+  if (ids == body.end()) return bad_parameter("tokens", "is missing");
+  SLUICE_API_TRY(const auto tokens, read_tokens(*ids, "tokens", session_.tokenizer().size()));
+  return Json{{"content", session_.tokenizer().decode(tokens, /*special=*/true)}};
+}
+
+ApiResult<Json> ServeApi::apply_template(const HttpRequest& request) const {
+  SLUICE_API_TRY(const auto body, parse_body(request.body));
+  const BodyReader reader(body, {"messages"});
+  SLUICE_API_TRY_STATUS(reader.check());
+  const auto given = body.find("messages");
+  if (given == body.end()) return bad_parameter("messages", "is missing");
+  SLUICE_API_TRY(const auto messages, read_messages(*given, "messages"));
+  auto prompt = session_.render(messages);
+  if (!prompt) return bad_parameter("messages", prompt.error().message);
+  return Json{{"prompt", *prompt}};
+}
+
+}  // namespace sluice

@@ -1,0 +1,54 @@
+// What is answered to which request.
+#pragma once
+
+#include <boost/asio/thread_pool.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "serve/answer_form.h"
+#include "serve/engine_thread.h"
+#include "serve/http_server.h"
+#include "serve/request_reader.h"
+#include "session/session.h"
+
+namespace sluice {
+
+// Bodies are read, and prompts made tokens, by a thread of its own: a long one holds up neither the sockets nor the
+// engine.
+class ServeApi {
+ public:
+  // api_key: what clients must know; empty: nothing. REQUIRES: the session and the engine's thread outlive it.
+  ServeApi(const Session& session, EngineThread& engine, ServeDefaults defaults, const std::string& api_key);
+  // What was asked before is answered first.
+  ~ServeApi();
+
+  HttpServer::Handler handler();
+
+ private:
+  using Json = nlohmann::ordered_json;
+  struct Route;
+  static const Route* find_route(const HttpRequest& request);
+
+  std::optional<HttpReply> screen(const HttpRequest& request) const;
+  void handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
+  bool is_known(const std::string& authorization) const;
+
+  ApiResult<Json> health(const HttpRequest& request) const;
+  ApiResult<Json> models(const HttpRequest& request) const;
+  ApiResult<Json> model(const HttpRequest& request) const;
+  ApiResult<Json> tokenize(const HttpRequest& request) const;
+  ApiResult<Json> detokenize(const HttpRequest& request) const;
+  ApiResult<Json> apply_template(const HttpRequest& request) const;
+  void generate(Api api, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+
+  const Session& session_;
+  EngineThread& engine_;
+  ServeDefaults defaults_;
+  std::string api_key_;
+  std::time_t opened_;
+  boost::asio::thread_pool reading_{1};
+};
+
+}  // namespace sluice

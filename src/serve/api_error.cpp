@@ -1,0 +1,32 @@
+#include "serve/api_error.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+namespace {
+
+const char* type_of(int status) {
+  if (status == 401) return "authentication_error";
+  if (status == 429) return "rate_limit_error";
+  return status < 500 ? "invalid_request_error" : "server_error";
+}
+
+}  // namespace
+
+nlohmann::ordered_json ApiError::to_json() const {
+  const auto or_null = [](const std::string& text) {
+    return text.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(text);
+  };
+  return {
+      {"error", {{"message", message}, {"type", type_of(status)}, {"param", or_null(param)}, {"code", or_null(code)}}}};
+}
+
+tl::unexpected<ApiError> bad_parameter(std::string param, const std::string& message) {
+  constexpr size_t kLongest = 64;  // an unknown one may have any name
+  param.resize(std::min(param.size(), kLongest));
+  return tl::unexpected<ApiError>(
+      {.status = 400, .message = param + ": " + message, .param = param, .code = "invalid_value"});
+}
+
+}  // namespace sluice

@@ -1,0 +1,37 @@
+// Errors as clients of OpenAI's API read them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/result.h"
+
+namespace sluice {
+
+struct ApiError {
+  int status = 500;     // of HTTP
+  std::string message;  // one line: what is wrong, and what would be right
+  std::string param;    // which parameter it is about; empty: none
+  std::string code;     // for programs; empty: none
+
+  nlohmann::ordered_json to_json() const;
+};
+
+template <class T>
+using ApiResult = tl::expected<T, ApiError>;
+using ApiStatus = ApiResult<void>;
+
+// 400: a parameter is not as it should be.
+tl::unexpected<ApiError> bad_parameter(std::string param, const std::string& message);
+
+}  // namespace sluice
+
+// As SLUICE_TRY and SLUICE_TRY_STATUS (base/result.h), for errors of the API.
+#define SLUICE_API_TRY(declaration, expression) \
+  SLUICE_API_TRY_IMPL(SLUICE_TRY_CAT(result_, __LINE__), declaration, expression)
+#define SLUICE_API_TRY_IMPL(result, declaration, expression)                         \
+  auto result = (expression);                                                        \
+  if (!result) return tl::unexpected<::sluice::ApiError>(std::move(result).error()); \
+  declaration = std::move(*result)
+#define SLUICE_API_TRY_STATUS(expression) \
+  if (auto status = (expression); !status) return tl::unexpected<::sluice::ApiError>(std::move(status).error())

@@ -1,0 +1,240 @@
+#include "serve/engine_thread.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "serve/policy.h"
+
+namespace sluice {
+
+namespace {
+
+ApiError refusal_of(const Error& error) {
+  if (error.kind == ErrorKind::kInput)
+    return {.status = 400, .message = error.message, .param = "method", .code = "invalid_value"};
+  return {.status = 503, .message = error.message, .param = "", .code = "engine_unavailable"};
+}
+
+AnswerNews failure(ApiError error) {
+  return {.text = "", .end = AnswerEnd{.finish = Finish::kFailed, .usage = {}, .error = std::move(error)}};
+}
+
+}  // namespace
+
+EngineThread::EngineThread(const Session& session, std::unique_ptr<Engine> engine, size_t most_waiting,
+                           std::function<void(const Error&)> broken)
+    : session_(session),
+      engine_(std::move(engine)),
+      most_waiting_(most_waiting),
+      broken_(std::move(broken)),
+      thread_([this] { run(); }) {}
+
+EngineThread::~EngineThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  ordered_.notify_one();
+  thread_.join();
+}
+
+EngineThread::JobId EngineThread::submit(Job job) {
+  std::unique_lock lock(mutex_);
+  const JobId id = next_job_++;
+  if (failed_) {
+    const ApiError error = refusal_of({ErrorKind::kRuntime, failed_->message});
+    lock.unlock();
+    job.tell(failure(error));
+    return id;
+  }
+  orders_.push_back(Begin{id, std::move(job)});
+  ordered_.notify_one();
+  return id;
+}
+
+void EngineThread::cancel(JobId job) {
+  const std::lock_guard lock(mutex_);
+  orders_.push_back(Cancel{job});
+  ordered_.notify_one();
+}
+
+EngineThread::Load EngineThread::load() const {
+  const std::lock_guard lock(mutex_);
+  Load load = load_;
+  if (failed_) load.trouble = failed_->message;
+  return load;
+}
+
+void EngineThread::run() {
+  try {
+    for (;;) {
+      for (Order& order : orders()) std::visit([&](auto& one) { obey(one); }, order);
+      if (ending()) return;
+      if (!engine_->busy()) continue;
+      if (const Status done = step(); !done) return break_down(done.error());
+    }
+  } catch (const std::exception& error) {
+    break_down({ErrorKind::kRuntime, error.what()});
+  }
+}
+
+bool EngineThread::ending() const {
+  const std::lock_guard lock(mutex_);
+  return ending_;
+}
+
+// Waits for one if there is nothing to compute.
+std::deque<EngineThread::Order> EngineThread::orders() {
+  publish();
+  std::unique_lock lock(mutex_);
+  if (!engine_->busy()) ordered_.wait(lock, [&] { return ending_ || !orders_.empty(); });
+  return std::exchange(orders_, {});
+}
+
+void EngineThread::obey(Begin& begin) {
+  if (engine_->waiting() >= most_waiting_)
+    return begin.job.tell(
+        failure({.status = 429,
+                 .message = "the queue is full: " + std::to_string(engine_->waiting()) +
+                            " requests wait for room in the KV cache (--queue); ask again when some have ended",
+                 .param = "",
+                 .code = "queue_full"}));
+  RequestSpec spec = begin.job.spec;
+  spec.shares = with_most_in_common(spec.prompt);
+  std::optional<AutoTrial> trial;
+  if (begin.job.method == kAutoMethod && spec.method != "ar") trial.emplace(spec.method);
+  const auto request = engine_->submit(std::move(spec));
+  if (!request) return begin.job.tell(failure(refusal_of(request.error())));
+  speaking_[*request] = begin.id;
+  StopStrings stops(std::move(begin.job.stops));
+  const auto [at, added] = talks_.try_emplace(begin.id, Talk{.job = std::move(begin.job),
+                                                             .request = *request,
+                                                             .text = TextStream(session_.tokenizer()),
+                                                             .stops = std::move(stops),
+                                                             .trial = std::move(trial)});
+  at->second.job.tell({});
+}
+
+void EngineThread::obey(const Cancel& cancel) {
+  if (!talks_.contains(cancel.id)) return;
+  engine_->cancel(talks_.at(cancel.id).request);
+  forget(cancel.id);
+}
+
+// The request, running or not, with which this prompt has most cells in common.
+std::optional<RequestId> EngineThread::with_most_in_common(const std::vector<Token>& prompt) const {
+  std::optional<RequestId> best;
+  size_t most = policy::kWorthSharing;
+  const auto compare = [&](RequestId id) {
+    const std::vector<Token>& tokens = engine_->request(id).tokens;
+    const auto differs = std::mismatch(prompt.begin(), prompt.end(), tokens.begin(), tokens.end()).first;
+    const auto common = static_cast<size_t>(differs - prompt.begin());
+    if (common < most) return;
+    most = common;
+    best = id;
+  };
+  for (const auto& [request, job] : speaking_) compare(request);
+  for (const RequestId request : kept_)
+    if (engine_->request(request).sequence.valid()) compare(request);
+  return best;
+}
+
+Status EngineThread::step() {
+  if (!session_.options().simulated()) engine_->wake_at(engine_->now() + policy::kLookForNews);
+  SLUICE_TRY(const auto progress, engine_->step());
+  SLUICE_TRY_STATUS(session_.files().poll());
+  for (const Progress& news : progress) SLUICE_TRY_STATUS(take(news));
+  for (auto& [id, talk] : talks_) {
+    if (!talk.trial) continue;
+    const Request& request = engine_->request(talk.request);
+    const auto method =
+        talk.trial->observe(static_cast<int64_t>(request.n_answer()), engine_->now(), engine_->plain_rate_at_most());
+    if (method) SLUICE_TRY_STATUS(engine_->set_method(talk.request, *method, request.spec.sources));
+  }
+  return {};
+}
+
+Status EngineThread::take(const Progress& news) {
+  const auto speaking = speaking_.find(news.request);
+  if (speaking == speaking_.end()) return {};  // it was cancelled
+  const JobId id = speaking->second;
+  Talk& talk = talks_.at(id);
+  std::string text;
+  for (const Token token : news.tokens) {
+    ++talk.n_tokens;
+    if (!session_.tokenizer().ends_generation(token)) text += talk.stops.push(talk.text.push(token));
+    if (!talk.stops.stopped()) continue;
+    engine_->cancel(talk.request);
+    return end(id, Finish::kStop, std::move(text));
+  }
+  if (news.finish != Finish::kNone) return end(id, news.finish, std::move(text));
+  if (!text.empty()) talk.job.tell({.text = std::move(text), .end = {}});
+  return {};
+}
+
+// Tells what is left to say of it, and forgets it. An error if the model is another one by now.
+Status EngineThread::end(JobId id, Finish finish, std::string text) {
+  SLUICE_TRY_STATUS(session_.files().look());
+  Talk& talk = talks_.at(id);
+  text += talk.stops.push(talk.text.finish());
+  if (talk.stops.stopped() && finish == Finish::kLength) finish = Finish::kStop;
+  text += talk.stops.finish();
+  AnswerEnd end{.finish = finish, .usage = usage_of(talk), .error = {}};
+  if (finish == Finish::kFailed)
+    end.error = refusal_of({ErrorKind::kRuntime, engine_->request(talk.request).error.message});
+  talk.job.tell({.text = std::move(text), .end = std::move(end)});
+  forget(id);
+  return {};
+}
+
+void EngineThread::forget(JobId id) {
+  const RequestId request = talks_.at(id).request;
+  talks_.erase(id);
+  speaking_.erase(request);
+  kept_.push_back(request);
+  if (kept_.size() <= policy::kKeptRequests) return;
+  engine_->release(kept_.front());
+  kept_.pop_front();
+}
+
+void EngineThread::break_down(const Error& error) {
+  std::deque<Order> late;
+  {
+    const std::lock_guard lock(mutex_);
+    failed_ = error;
+    late = std::exchange(orders_, {});
+  }
+  const AnswerNews news = failure(refusal_of({ErrorKind::kRuntime, error.message}));
+  for (const auto& [id, talk] : talks_) talk.job.tell(news);
+  for (const Order& order : late)
+    if (const auto* begin = std::get_if<Begin>(&order)) begin->job.tell(news);
+  broken_(error);
+}
+
+Usage EngineThread::usage_of(const Talk& talk) const {
+  const Request& request = engine_->request(talk.request);
+  const RequestFigures figures = engine_->figures(talk.request);
+  const RequestStats& stats = request.stats;
+  return {.prompt_tokens = stats.prompt_tokens,
+          .reused_tokens = stats.reused_tokens,
+          .completion_tokens = talk.n_tokens,
+          .method = talk.trial ? talk.trial->method() : std::string(request.method.name),
+          .source = request.source_name(),
+          .seed = request.spec.sampling.seed,
+          .drafted = stats.drafted,
+          .accepted = stats.accepted,
+          .flushes = stats.flushes,
+          .equivalent_acceptance_length = figures.equivalent_acceptance_length,
+          .tokens_per_second = figures.tokens_per_second,
+          .prefill_seconds = figures.prefill_seconds,
+          .decode_seconds = figures.decode_seconds};
+}
+
+void EngineThread::publish() {
+  const std::lock_guard lock(mutex_);
+  load_.waiting = engine_->waiting();
+  load_.running = talks_.size() - std::min(talks_.size(), load_.waiting);
+  load_.trouble = engine_->lacks_stages() ? "stages of the model are lost, and nobody has room for them" : "";
+}
+
+}  // namespace sluice

@@ -1,0 +1,128 @@
+// The thread that owns the engine: requests of all clients go in, what comes to their answers goes out.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "chat/stop_strings.h"
+#include "serve/api_error.h"
+#include "session/auto_trial.h"
+#include "session/session.h"
+
+namespace sluice {
+
+struct Usage {
+  int64_t prompt_tokens = 0, reused_tokens = 0, completion_tokens = 0;  // those behind a stop string not counted
+  std::string method, source;
+  uint64_t seed = 0;
+  int64_t drafted = 0, accepted = 0, flushes = 0;
+  double equivalent_acceptance_length = 0, tokens_per_second = 0, prefill_seconds = 0, decode_seconds = 0;
+};
+
+struct AnswerEnd {
+  Finish finish = Finish::kNone;  // kStop also for a stop string
+  Usage usage;
+  ApiError error;  // if it failed
+};
+
+// What has come to an answer. The first news of one that the engine has taken in is of nothing.
+struct AnswerNews {
+  std::string text;  // whole characters
+  std::optional<AnswerEnd> end;
+};
+
+struct Job {
+  RequestSpec spec;
+  std::string method;  // as it was asked for
+  std::vector<std::string> stops;
+  std::function<void(AnswerNews)> tell;  // of the engine's thread, or of who submits it; it must not wait
+};
+
+class EngineThread {
+ public:
+  using JobId = uint64_t;
+
+  // most_waiting: requests that may wait for room beside those that run. broken: the engine has failed for good, and
+  // all answers with it; of the engine's thread. REQUIRES: the session outlives it.
+  EngineThread(const Session& session, std::unique_ptr<Engine> engine, size_t most_waiting,
+               std::function<void(const Error&)> broken);
+  EngineThread(const EngineThread&) = delete;
+  EngineThread& operator=(const EngineThread&) = delete;
+  // Ends all answers.
+  ~EngineThread();
+
+  // From any thread, as all that follows. A job that is refused ends with an error: 400 for what the engine can't do,
+  // 429 where too many wait, 503 where stages are lost or the engine has failed.
+  JobId submit(Job job);
+  // A no-op for one that has ended. What was on its way is still told.
+  void cancel(JobId job);
+
+  struct Load {
+    size_t running = 0, waiting = 0;
+    std::string trouble;  // why nothing can be answered now; empty: it can
+  };
+  Load load() const;
+
+ private:
+  struct Talk {
+    Job job;
+    RequestId request;
+    TextStream text;
+    StopStrings stops;
+    std::optional<AutoTrial> trial;
+    int64_t n_tokens = 0;
+  };
+  struct Begin {
+    JobId id;
+    Job job;
+  };
+  struct Cancel {
+    JobId id;
+  };
+  using Order = std::variant<Begin, Cancel>;
+
+  void run();
+  bool ending() const;
+  std::deque<Order> orders();
+  void obey(Begin& begin);
+  void obey(const Cancel& cancel);
+  Status step();
+  Status take(const Progress& news);
+  Status end(JobId id, Finish finish, std::string text);
+  void forget(JobId id);
+  void break_down(const Error& error);
+  std::optional<RequestId> with_most_in_common(const std::vector<Token>& prompt) const;
+  Usage usage_of(const Talk& talk) const;
+  void publish();
+
+  const Session& session_;
+  std::unique_ptr<Engine> engine_;
+  const size_t most_waiting_;
+  const std::function<void(const Error&)> broken_;
+
+  // Of the engine's thread.
+  std::map<JobId, Talk> talks_;
+  std::map<RequestId, JobId> speaking_;
+  std::deque<RequestId> kept_;  // that have ended, the oldest first
+
+  mutable std::mutex mutex_;
+  std::condition_variable ordered_;
+  std::deque<Order> orders_;
+  std::optional<Error> failed_;
+  bool ending_ = false;
+  JobId next_job_ = 0;
+  Load load_;
+  std::thread thread_;
+};
+
+}  // namespace sluice

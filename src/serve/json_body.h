@@ -1,0 +1,14 @@
+// JSON from who may be anybody.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "serve/api_error.h"
+
+namespace sluice {
+
+// The object that a body holds. Errors (400): it is no JSON, nests too deeply, is not UTF-8, or no object.
+ApiResult<nlohmann::json> parse_body(std::string_view body);
+
+}  // namespace sluice

@@ -1,0 +1,37 @@
+// Numbers of the server that somebody chose: what one client may take from the others.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice::policy {
+
+// Bytes of a request's head and of its body: the longest contexts there are, written as JSON, are shorter.
+inline constexpr uint32_t kLongestHead = 16 << 10;
+inline constexpr uint64_t kLongestBody = uint64_t{8} << 20;
+// Bytes of bodies that are being read or answered, of all connections together.
+inline constexpr uint64_t kMostBodies = uint64_t{256} << 20;
+// Levels of JSON in a body: no request of the API has more than a few.
+inline constexpr int kDeepestBody = 64;
+// Stop strings of a request, and bytes of each.
+inline constexpr size_t kMostStops = 16, kLongestStop = 256;
+// Biases of a request: they travel to the last stage.
+inline constexpr size_t kMostBiases = 1024;
+
+// Connections beyond the limit that are told so before they are closed; others are closed at once.
+inline constexpr size_t kMostRefused = 64;
+// A connection that is closed is read for so long, or so many bytes, lest the system throw away what it was told.
+inline constexpr std::chrono::seconds kLinger{2};
+inline constexpr size_t kLingerBytes = size_t{16} << 20;
+// Before connections are taken again, when the system had no more of them.
+inline constexpr std::chrono::milliseconds kAcceptAgain{100};
+
+// Seconds after which the engine looks for new requests although nothing has happened.
+inline constexpr double kLookForNews = 0.02;
+// Requests that have ended and whose cells are kept until somebody needs them: the next turn of a chat begins there.
+inline constexpr size_t kKeptRequests = 64;
+// Tokens in common that make it worth to share cells: fewer are computed as fast as a request waits for another.
+inline constexpr size_t kWorthSharing = 16;
+
+}  // namespace sluice::policy

@@ -1,0 +1,391 @@
+#include "serve/request_reader.h"
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <string_view>
+#include <utility>
+
+#include "method/option_table.h"
+#include "serve/policy.h"
+#include "wire/batch.h"
+
+namespace sluice {
+
+namespace {
+
+using nlohmann::json;
+
+// --- values
+
+ApiResult<double> number(const json& value, const std::string& param, double low, double high, bool above = false) {
+  const double x = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+  if (x >= low && x <= high && !(above && x == low)) return x;
+  const std::string from = (above ? "above " : "from ") + json(low).dump();
+  return bad_parameter(param, "must be a number " + from + " to " + json(high).dump());
+}
+
+ApiResult<int32_t> whole(const json& value, const std::string& param, int32_t low, int32_t high) {
+  const bool fits = value.is_number_integer() && (!value.is_number_unsigned() || value.get<uint64_t>() <= INT32_MAX);
+  if (fits && value.get<int64_t>() >= low && value.get<int64_t>() <= high) return value.get<int32_t>();
+  return bad_parameter(param, "must be a whole number from " + std::to_string(low) + " to " + std::to_string(high));
+}
+
+ApiResult<bool> yes_or_no(const json& value, const std::string& param) {
+  if (value.is_boolean()) return value.get<bool>();
+  return bad_parameter(param, "must be true or false");
+}
+
+// --- what shapes a text
+
+using Read = ApiStatus (*)(const json& value, const std::string& param, Asked& asked);
+
+template <float SamplingParams::*kField>
+ApiStatus read_float(const json& value, const std::string& param, double low, double high, bool above, Asked& asked) {
+  SLUICE_API_TRY(const double x, number(value, param, low, high, above));
+  asked.spec.sampling.*kField = static_cast<float>(x);
+  return {};
+}
+
+ApiStatus read_temperature(const json& value, const std::string& param, Asked& asked) {
+  return read_float<&SamplingParams::temperature>(value, param, 0, 100, false, asked);
+}
+ApiStatus read_top_p(const json& value, const std::string& param, Asked& asked) {
+  return read_float<&SamplingParams::top_p>(value, param, 0, 1, true, asked);
+}
+ApiStatus read_min_p(const json& value, const std::string& param, Asked& asked) {
+  return read_float<&SamplingParams::min_p>(value, param, 0, 1, false, asked);
+}
+ApiStatus read_repeat_penalty(const json& value, const std::string& param, Asked& asked) {
+  return read_float<&SamplingParams::repeat_penalty>(value, param, 0, 100, true, asked);
+}
+
+ApiStatus read_top_k(const json& value, const std::string& param, Asked& asked) {
+  SLUICE_API_TRY(asked.spec.sampling.top_k, whole(value, param, 0, INT32_MAX));
+  return {};
+}
+
+ApiStatus read_max_tokens(const json& value, const std::string& param, Asked& asked) {
+  SLUICE_API_TRY(asked.spec.max_tokens, whole(value, param, 1, INT32_MAX));
+  return {};
+}
+
+ApiStatus read_seed(const json& value, const std::string& param, Asked& asked) {
+  if (!value.is_number_integer()) return bad_parameter(param, "must be a whole number of 64 bits");
+  asked.spec.sampling.seed = value.get<uint64_t>();  // a negative one as its two's complement
+  return {};
+}
+
+ApiStatus read_stop(const json& value, const std::string& param, Asked& asked) {
+  const json all = value.is_string() ? json::array({value}) : value;
+  const auto is_stop = [](const json& stop) {
+    return stop.is_string() && !stop.get_ref<const std::string&>().empty() &&
+           stop.get_ref<const std::string&>().size() <= policy::kLongestStop;
+  };
+  if (!all.is_array() || all.size() > policy::kMostStops || !std::ranges::all_of(all, is_stop))
+    return bad_parameter(param, "must be a text or a list of up to " + std::to_string(policy::kMostStops) +
+                                    " texts, each of 1 to " + std::to_string(policy::kLongestStop) + " bytes");
+  asked.stops = all.get<std::vector<std::string>>();
+  return {};
+}
+
+ApiStatus read_logit_bias(const json& value, const std::string& param, Asked& asked) {
+  const std::string wanted =
+      "must be an object of up to " + std::to_string(policy::kMostBiases) + " token ids, each with a number";
+  if (!value.is_object() || value.size() > policy::kMostBiases) return bad_parameter(param, wanted);
+  for (const auto& [id, bias] : value.items()) {
+    const bool digits = !id.empty() && id.size() < 10 && id.find_first_not_of("0123456789") == id.npos;
+    if (!digits) return bad_parameter(param, wanted);
+    SLUICE_API_TRY(const double x, number(bias, param + "." + id, -100, 100));
+    asked.spec.sampling.logit_bias.emplace_back(std::stoi(id), static_cast<float>(x));
+  }
+  return {};
+}
+
+ApiStatus read_stream(const json& value, const std::string& param, Asked& asked) {
+  SLUICE_API_TRY(asked.stream, yes_or_no(value, param));
+  return {};
+}
+
+ApiStatus read_stream_options(const json& value, const std::string& param, Asked& asked) {
+  if (!value.is_object()) return bad_parameter(param, "must be an object, as in {\"include_usage\": true}");
+  for (const auto& [name, option] : value.items()) {
+    if (name != "include_usage") return bad_parameter(param + "." + name, "unknown; there is include_usage");
+    SLUICE_API_TRY(asked.include_usage, yes_or_no(option, param + "." + name));
+  }
+  return {};
+}
+
+ApiStatus read_ignore_eos(const json& value, const std::string& param, Asked& asked) {
+  SLUICE_API_TRY(asked.spec.ignore_end, yes_or_no(value, param));
+  return {};
+}
+
+// Read before all others.
+ApiStatus nothing(const json&, const std::string&, Asked&) { return {}; }
+
+struct Parameter {
+  const char* name;
+  Read read;
+};
+constexpr Parameter kParameters[] = {{"model", nothing},
+                                     {"method", nothing},
+                                     {"width", nothing},
+                                     {"depth", nothing},
+                                     {"max_tokens", read_max_tokens},
+                                     {"max_completion_tokens", read_max_tokens},
+                                     {"temperature", read_temperature},
+                                     {"top_p", read_top_p},
+                                     {"top_k", read_top_k},
+                                     {"min_p", read_min_p},
+                                     {"repeat_penalty", read_repeat_penalty},
+                                     {"logit_bias", read_logit_bias},
+                                     {"seed", read_seed},
+                                     {"stop", read_stop},
+                                     {"stream", read_stream},
+                                     {"stream_options", read_stream_options},
+                                     {"ignore_eos", read_ignore_eos}};
+
+// Of which one value alone is supported, the one that changes nothing.
+struct Fixed {
+  const char* name;
+  json value;
+};
+const std::vector<Fixed>& fixed_parameters() {
+  static const std::vector<Fixed> fixed = {{"n", 1},
+                                           {"best_of", 1},
+                                           {"presence_penalty", 0},
+                                           {"frequency_penalty", 0},
+                                           {"logprobs", false},
+                                           {"top_logprobs", 0},
+                                           {"echo", false},
+                                           {"suffix", ""},
+                                           {"tools", json::array()},
+                                           {"tool_choice", "none"},
+                                           {"response_format", {{"type", "text"}}},
+                                           {"modalities", {"text"}}};
+  return fixed;
+}
+
+// Which say nothing of the text.
+constexpr std::string_view kIgnored[] = {
+    "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls"};
+
+template <class T>
+const T* find_named(const T* begin, const T* end, const std::string& name) {
+  const T* const at = std::find_if(begin, end, [&](const T& one) { return name == one.name; });
+  return at == end ? nullptr : at;
+}
+
+ApiStatus read_parameter(const std::string& name, const json& value, Asked& asked) {
+  if (value.is_null() || std::ranges::count(kIgnored, name) > 0) return {};
+  if (const Parameter* known = find_named(std::begin(kParameters), std::end(kParameters), name))
+    return known->read(value, name, asked);
+  const auto& fixed = fixed_parameters();
+  const Fixed* const one = find_named(fixed.data(), fixed.data() + fixed.size(), name);
+  if (one == nullptr) return bad_parameter(name, "there is no such parameter here");
+  if (value == one->value) return {};
+  return bad_parameter(
+      name, "not supported: leave it out" + (one->value.empty() ? std::string() : ", or give " + one->value.dump()));
+}
+
+// --- what it is generated by
+
+ApiStatus check_model(const json& body, const ServeDefaults& defaults) {
+  const auto model = body.find("model");
+  if (model == body.end() || model->is_null() || *model == defaults.model) return {};
+  if (!model->is_string()) return bad_parameter("model", "must be a text");
+  return tl::unexpected<ApiError>({.status = 404,
+                                   .message = "model: there is only " + defaults.model + " here; leave it out",
+                                   .param = "model",
+                                   .code = "model_not_found"});
+}
+
+std::string without_dashes(std::string text) {
+  for (size_t at = 0; (at = text.find("--", at)) != text.npos;) text.erase(at, 2);
+  return text;
+}
+
+// The method, and those of its options that a request may choose.
+ApiStatus read_method(const Session& session, const json& body, Asked& asked) {
+  const auto given = [&](const char* name) { return body.contains(name) && !body[name].is_null(); };
+  asked.method = session.options().request.method;
+  if (given("method")) {
+    if (!body["method"].is_string()) return bad_parameter("method", "must be a text");
+    asked.method = body["method"].get<std::string>();
+    if (asked.method != kAutoMethod && find_method(asked.method) == nullptr) {
+      std::string names = kAutoMethod;
+      for (const std::string& name : method_names()) names += ", " + name;
+      return bad_parameter("method", "there are " + names);
+    }
+  }
+  asked.spec = session.spec({}, asked.method);
+  MethodOptions& options = asked.spec.method_options;
+  if (given("width")) {
+    SLUICE_API_TRY(options.width, whole(body["width"], "width", 1, kMostRows));
+  }
+  if (given("depth")) {
+    SLUICE_API_TRY(options.depth, whole(body["depth"], "depth", 1, 64));
+  }
+  const bool head = session.head_for(asked.spec.method) != nullptr;
+  for (const char* name : {"width", "depth"}) {
+    if (!given(name)) continue;
+    const auto is_given = [&](const std::string& flag) -> std::optional<std::string> {
+      if (flag == std::string("--") + name || (head && flag == "--head")) return "";
+      return std::nullopt;
+    };
+    const Status read = check_settings_are_read([&](const char* flag) { return is_given(flag); }, {asked.spec.method});
+    if (!read) return bad_parameter(name, without_dashes(read.error().message));
+  }
+  return {};
+}
+
+// All parameters but those of the prompt, which `handled` names.
+ApiResult<Asked> read_generation(const Session& session, const ServeDefaults& defaults, const json& body,
+                                 const std::string& handled) {
+  Asked asked;
+  if (body.contains("max_tokens") && body.contains("max_completion_tokens") &&
+      body["max_tokens"] != body["max_completion_tokens"])
+    return bad_parameter("max_tokens", "max_completion_tokens says something else: leave one of them out");
+  SLUICE_API_TRY_STATUS(check_model(body, defaults));
+  SLUICE_API_TRY_STATUS(read_method(session, body, asked));
+  asked.spec.max_tokens = defaults.max_tokens.value_or(session.options().context);
+  asked.spec.sampling.seed = defaults.seed ? *defaults.seed : std::random_device()();
+  for (const auto& [name, value] : body.items())
+    if (name != handled) SLUICE_API_TRY_STATUS(read_parameter(name, value, asked));
+  if (asked.include_usage && !asked.stream)
+    return bad_parameter("stream_options", "is for \"stream\": true; leave it out");
+  if (const Status good = check(asked.spec.sampling, session.tokenizer().size()); !good)
+    return bad_parameter("logit_bias", good.error().message);
+  return asked;
+}
+
+ApiStatus take_prompt(const Session& session, std::vector<Token> prompt, const std::string& param, Asked& asked) {
+  if (prompt.empty()) return bad_parameter(param, "is empty: it must give at least one token");
+  if (prompt.size() >= static_cast<size_t>(session.options().context))
+    return tl::unexpected<ApiError>({.status = 400,
+                                     .message = param + ": it has " + std::to_string(prompt.size()) +
+                                                " tokens, and the context is of " +
+                                                std::to_string(session.options().context) +
+                                                ": shorten it, or start the server with a larger "
+                                                "--context",
+                                     .param = param,
+                                     .code = "context_length_exceeded"});
+  asked.spec.prompt = std::move(prompt);
+  return {};
+}
+
+// --- messages
+
+// A text, or a list of parts that are texts.
+ApiResult<std::string> read_content(const json& content, const std::string& param) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) return bad_parameter(param, "must be a text or a list of parts");
+  std::string text;
+  for (size_t i = 0; i < content.size(); ++i) {
+    const json& part = content[i];
+    const bool is_text = part.is_object() && part.size() == 2 && part.value("type", json()) == "text" &&
+                         part.value("text", json()).is_string();
+    if (!is_text)
+      return bad_parameter(param + "[" + std::to_string(i) + "]", "must be {\"type\": \"text\", \"text\": …}");
+    text += part["text"].get_ref<const std::string&>();
+  }
+  return text;
+}
+
+ApiResult<ChatMessage> read_message(const json& message, const std::string& param) {
+  if (!message.is_object()) return bad_parameter(param, "must be an object with role and content");
+  ChatMessage read;
+  for (const auto& [name, value] : message.items()) {
+    const std::string member = param + "." + name;
+    if (name == "role") {
+      constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant"};
+      if (!value.is_string() || std::ranges::count(kRoles, value.get_ref<const std::string&>()) == 0)
+        return bad_parameter(member, "must be system, developer, user or assistant");
+      read.role = value == "developer" ? "system" : value.get<std::string>();
+    } else if (name == "content") {
+      SLUICE_API_TRY(read.content, read_content(value, member));
+    } else if (!value.empty()) {  // null, or a list of none
+      return bad_parameter(member, "not supported: leave it out");
+    }
+  }
+  if (read.role.empty() || !message.contains("content")) return bad_parameter(param, "must have a role and a content");
+  return read;
+}
+
+}  // namespace
+
+ApiResult<std::vector<ChatMessage>> read_messages(const json& messages, const std::string& param) {
+  if (!messages.is_array() || messages.empty()) return bad_parameter(param, "must be a list of at least one message");
+  std::vector<ChatMessage> read;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    SLUICE_API_TRY(auto message, read_message(messages[i], param + "[" + std::to_string(i) + "]"));
+    read.push_back(std::move(message));
+  }
+  return read;
+}
+
+ApiResult<std::vector<Token>> read_tokens(const json& ids, const std::string& param, int32_t n_vocab) {
+  if (!ids.is_array()) return bad_parameter(param, "must be a list of token ids");
+  std::vector<Token> tokens;
+  for (const json& id : ids) {
+    SLUICE_API_TRY(const Token token, whole(id, param, 0, n_vocab - 1));
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+ApiResult<Asked> read_chat(const Session& session, const ServeDefaults& defaults, const json& body) {
+  if (!body.contains("messages")) return bad_parameter("messages", "is missing");
+  SLUICE_API_TRY(const auto messages, read_messages(body["messages"], "messages"));
+  SLUICE_API_TRY(Asked asked, read_generation(session, defaults, body, "messages"));
+  if (!session.has_template())
+    return bad_parameter("messages", "the model has no chat template: ask /v1/completions for a text");
+  auto prompt = session.encode(messages);
+  if (!prompt) return bad_parameter("messages", prompt.error().message);
+  SLUICE_API_TRY_STATUS(take_prompt(session, std::move(*prompt), "messages", asked));
+  return asked;
+}
+
+ApiResult<Asked> read_completion(const Session& session, const ServeDefaults& defaults, const json& body) {
+  if (!body.contains("prompt")) return bad_parameter("prompt", "is missing");
+  SLUICE_API_TRY(Asked asked, read_generation(session, defaults, body, "prompt"));
+  const json* prompt = &body["prompt"];
+  if (prompt->is_array() && prompt->size() == 1 && (prompt->front().is_string() || prompt->front().is_array()))
+    prompt = &prompt->front();
+  std::vector<Token> tokens;
+  if (prompt->is_string()) {
+    // Whoever gives it writes the template.
+    auto encoded = session.tokenizer().encode(prompt->get_ref<const std::string&>(), /*add_special=*/true,
+                                              /*parse_special=*/true);
+    if (!encoded) return bad_parameter("prompt", encoded.error().message);
+    tokens = std::move(*encoded);
+  } else if (prompt->is_array()) {
+    SLUICE_API_TRY(tokens, read_tokens(*prompt, "prompt", session.tokenizer().size()));
+  } else {
+    return bad_parameter("prompt", "must be a text or a list of token ids");
+  }
+  SLUICE_API_TRY_STATUS(take_prompt(session, std::move(tokens), "prompt", asked));
+  return asked;
+}
+
+BodyReader::BodyReader(const json& body, std::vector<std::string> known) : body_(body), known_(std::move(known)) {}
+
+ApiStatus BodyReader::check() const {
+  for (const auto& [name, value] : body_.items())
+    if (std::ranges::count(known_, name) == 0) return bad_parameter(name, "there is no such parameter here");
+  return {};
+}
+
+ApiResult<std::string> BodyReader::text(const std::string& param) const {
+  const auto at = body_.find(param);
+  if (at == body_.end() || !at->is_string()) return bad_parameter(param, "must be a text");
+  return at->get<std::string>();
+}
+
+ApiResult<bool> BodyReader::flag(const std::string& param, bool otherwise) const {
+  const auto at = body_.find(param);
+  return at == body_.end() || at->is_null() ? otherwise : yes_or_no(*at, param);
+}
+
+}  // namespace sluice

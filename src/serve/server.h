@@ -1,0 +1,49 @@
+// The OpenAI-compatible server: a session's engine behind HTTP.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "serve/api.h"
+#include "serve/engine_thread.h"
+#include "serve/http_server.h"
+#include "session/session.h"
+
+namespace sluice {
+
+struct ServerOptions {
+  HttpOptions http = {.port = 8080};
+  std::string api_key;      // that clients must send; empty: none, and this machine alone may ask
+  int32_t concurrency = 4;  // requests with a full context that are answered at a time; shorter ones may be more
+  size_t queue = 256;       // that wait beside those
+  std::optional<int32_t> max_tokens;  // of who does not say; none: as many as the context leaves
+  std::optional<uint64_t> seed;       // likewise; none: a new one for each
+};
+
+class Server {
+ public:
+  // Errors name the option. REQUIRES: the session outlives it, and was opened before any server.
+  static Result<std::unique_ptr<Server>> open(const Session& session, const ServerOptions& options);
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  // Ends all answers and connections.
+  ~Server();
+
+  std::string address() const { return http_->address(); }  // HOST:PORT, with the port that was chosen
+  EngineThread::Load load() const { return engine_->load(); }
+  // What has ended the engine for good; none: it works.
+  std::optional<Error> failure() const;
+
+ private:
+  Server() = default;
+
+  mutable std::mutex mutex_;
+  std::optional<Error> failure_;
+  std::unique_ptr<HttpServer> http_;  // outlives those who may speak to its clients
+  std::unique_ptr<EngineThread> engine_;
+  std::unique_ptr<ServeApi> api_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,103 @@
+// `sluice serve` as it is started, and the official client of OpenAI's API against it.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "cli/program.h"
+#include "model/model_file.h"
+#include "support/tiny_model.h"
+
+namespace sluice::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// At a port that the system chooses, unless one is named.
+Program::Arguments serve_with(const Program::Arguments& more) {
+  Program::Arguments arguments = {"serve", "-m", small_model(), "--threads", "1"};
+  if (std::ranges::find(more, "--port") == more.end()) arguments.insert(arguments.end(), {"--port", "0"});
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// Where it says that it is.
+std::string url_of(Program& program) {
+  const std::string line = program.read_line();
+  const size_t begin = line.find("http://");
+  return begin == line.npos ? "" : line.substr(begin, line.find(',') - begin);
+}
+
+Ran refused(const Program::Arguments& more) { return run_program(serve_with(more)); }
+
+TEST(ServeCommand, SaysWhereItIsAndEndsWhenItIsTold) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    Program program(serve_with({}));
+    EXPECT_TRUE(url_of(program).starts_with("http://127.0.0.1:"));
+    program.signal(signal);
+    const Ran ran = program.wait();
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.err, "");
+    EXPECT_NE(ran.out.find("for this machine only"), std::string::npos) << ran.out;
+  }
+}
+
+TEST(ServeCommand, RefusesWhatMakesNoSense) {
+  EXPECT_TRUE(fails(refused({"--host", "0.0.0.0"}), 2, {"--host", "--api-key"}));
+  EXPECT_TRUE(fails(refused({"--api-key-file", "/no/such/file"}), 2, {"--api-key-file", "/no/such/file"}));
+  EXPECT_TRUE(fails(refused({"--api-key-file", write_file("empty.key", "\n")}), 2, {"--api-key"}));
+  EXPECT_TRUE(fails(refused({"--api-key", "with space"}), 2, {"--api-key"}));
+  EXPECT_TRUE(fails(refused({"--concurrency", "0"}), 2, {"--concurrency"}));
+  EXPECT_TRUE(fails(refused({"--port", "70000"}), 2, {"--port"}));
+  Program first(serve_with({}));
+  const std::string url = url_of(first);
+  const std::string port = url.substr(url.rfind(':') + 1, url.rfind('/') - url.rfind(':') - 1);
+  EXPECT_TRUE(fails(refused({"--port", port}), 1, {"--port " + port}));
+}
+
+TEST(ServeCommand, ServesTheOfficialClient) {
+  const fs::path python = fs::path(SLUICE_SOURCE) / ".venv/bin/python";
+  if (std::system(("\"" + python.string() + "\" -c 'import openai' 2>/dev/null").c_str()) != 0)
+    GTEST_SKIP() << "tools/setup --tests installs openai";
+  const std::string key = write_file("openai.key", "a-key-of-ours\n");
+  Program program(serve_with({"--api-key-file", key, "--stages", "2", "--concurrency", "3"}));
+  const std::string url = url_of(program);
+  ASSERT_FALSE(url.empty());
+  const std::string name = ModelFile::open(small_model())->hparams().name;
+  const std::string script = SLUICE_SOURCE "/tests/cli/openai_client.py";
+  EXPECT_EQ(
+      std::system(("\"" + python.string() + "\" " + script + " " + url + " \"" + name + "\" a-key-of-ours").c_str()),
+      0);
+  program.signal(SIGTERM);
+  const Ran ran = program.wait();
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_EQ(ran.err, "") << "nothing is logged of what was asked";
+}
+
+TEST(ServeCommand, ServesOverHosts) {
+  Program stage({"stage", "--listen", "127.0.0.1:0", "--threads", "1"}), next({"stage", "--listen", "127.0.0.1:0"});
+  const auto address = [](Program& program) {
+    const std::string line = program.read_line(), before = "listening on ";
+    return line.substr(line.find(before) + before.size(), line.find(',') - line.find(before) - before.size());
+  };
+  Program program(serve_with({"--hosts", address(stage) + "," + address(next)}));
+  const std::string url = url_of(program);
+  ASSERT_FALSE(url.empty());
+  const std::string text = temp_path("curled"),
+                    body = R"('{"prompt": "one two", "max_tokens": 12, "ignore_eos": true}')";
+  const std::string python =
+      "python3 -c 'import json, sys, urllib.request; print(json.load(urllib.request.urlopen("
+      "sys.argv[1], sys.argv[2].encode()))[\"choices\"][0][\"text\"], end=\"\")' ";
+  ASSERT_EQ(std::system((python + url + "/completions " + body + " >" + text).c_str()), 0);
+  const Ran alone = run_program({"run", "-m", small_model(), "--raw", "-n", "12", "--ignore-eos", "one two"});
+  EXPECT_NE(alone.out, "");
+  std::ifstream file(text, std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}) + "\n", alone.out);
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -1,0 +1,183 @@
+// Who may come, how many at a time, and what becomes of who goes away.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "serve/http_client.h"
+#include "serve/served.h"
+#include "support/tiny_model.h"
+
+namespace sluice::test {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kCompletions = "/v1/completions";
+
+// Of more tokens than anybody waits for, from the slow session.
+json endless(bool stream) {
+  return {{"prompt", "one two"}, {"ignore_eos", true}, {"stream", stream}, {"method", "ar"}};
+}
+
+// Whether it becomes so in reasonable time.
+template <class Condition>
+bool soon(const Condition& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return condition();
+}
+
+bool soon_at_work(const Server& server, size_t running, size_t waiting = 0) {
+  return soon([&] { return server.load().running == running && server.load().waiting == waiting; });
+}
+
+TEST(ServeConnections, WhoGoesAwayIsComputedForNoLonger) {
+  const auto server = serve({}, slow_session());
+  for (const bool stream : {true, false}) {
+    {
+      HttpClient client(server->address());
+      client.send(http_request("POST", kCompletions, endless(stream).dump()));
+      ASSERT_TRUE(soon_at_work(*server, 1));
+      if (stream) client.read_at_least(300);
+    }
+    EXPECT_TRUE(soon_at_work(*server, 0)) << "its answer would have taken longer";
+  }
+}
+
+TEST(ServeConnections, WhoWaitsInTheQueueMayGoAwayToo) {
+  ServerOptions options;
+  options.concurrency = 1;
+  options.queue = 1;
+  const auto server = serve(options, slow_session());
+  HttpClient first(server->address());
+  first.send(http_request("POST", kCompletions, endless(true).dump()));
+  ASSERT_TRUE(soon_at_work(*server, 1));
+  {
+    HttpClient second(server->address());
+    second.send(http_request("POST", kCompletions, endless(true).dump()));
+    ASSERT_TRUE(soon_at_work(*server, 1, 1));
+    const HttpAnswer third = post(server->address(), kCompletions, endless(true));
+    EXPECT_EQ(third.status, 429) << third.body;
+    EXPECT_EQ(third.json()["error"]["code"], "queue_full");
+  }
+  EXPECT_TRUE(soon_at_work(*server, 1, 0));
+}
+
+TEST(ServeConnections, AServerMayEndWhileItAnswers) {
+  auto server = serve({}, slow_session());
+  HttpClient client(server->address());
+  client.send(http_request("POST", kCompletions, endless(true).dump()));
+  client.read_at_least(300);
+  server.reset();
+  EXPECT_EQ(client.read().status, 200);
+  EXPECT_TRUE(client.ended());
+}
+
+TEST(ServeConnections, WhatEndsTheEngineIsToldToAll) {
+  const std::string model = temp_path("spoilt.gguf");
+  std::filesystem::copy_file(served_model(), model);
+  const Session session = slow_session_of(model);
+  const auto server = serve({}, session);
+  HttpClient streaming(server->address()), waiting(server->address());
+  streaming.send(http_request("POST", kCompletions, endless(true).dump()));
+  waiting.send(http_request("POST", kCompletions, endless(false).dump()));
+  ASSERT_TRUE(soon_at_work(*server, 2));
+  std::ofstream(model, std::ios::app) << "x";
+  const json last = events_of(streaming.read().body).back();
+  ASSERT_TRUE(last.is_object() && last.contains("error")) << last;
+  EXPECT_NE(last["error"]["message"].get<std::string>().find(model), std::string::npos) << last;
+  EXPECT_EQ(waiting.read().status, 503);
+  EXPECT_TRUE(soon([&] { return server->failure().has_value(); }));
+  EXPECT_EQ(ask(server->address(), "GET", "/health").status, 503);
+  EXPECT_EQ(post(server->address(), kCompletions, endless(false)).status, 503);
+}
+
+TEST(ServeConnections, OnlyWhoHasTheKeyIsServed) {
+  ServerOptions options;
+  options.api_key = "a-key-of-ours";
+  const auto server = serve(options);
+  const std::string body = R"({"prompt": "one", "max_tokens": 1})";
+  for (const char* header : {"", "Authorization: Bearer another-key-x\r\n", "Authorization: Bearer \r\n",
+                             "Authorization: a-key-of-ours\r\n", "Authorization: Bearer a-key-of-ours-and-more\r\n"}) {
+    const HttpAnswer answer = ask(server->address(), "POST", kCompletions, body, header);
+    EXPECT_EQ(answer.status, 401) << header;
+    EXPECT_EQ(answer.json()["error"]["code"], "invalid_api_key");
+    EXPECT_EQ(ask(server->address(), "GET", "/no/such/path", "", header).status, 401);
+  }
+  EXPECT_EQ(ask(server->address(), "POST", kCompletions, body, "Authorization: Bearer a-key-of-ours\r\n").status, 200);
+  EXPECT_EQ(ask(server->address(), "GET", "/health").status, 200);
+}
+
+TEST(ServeConnections, WithoutAKeyOnlyThisMachineIs) {
+  ServerOptions options;
+  options.http.host = "0.0.0.0";
+  const auto refused = Server::open(served_session(), options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::kInput);
+  EXPECT_NE(refused.error().message.find("--api-key"), std::string::npos) << refused.error().message;
+  options.http.host = "no.such.host.invalid";
+  const auto nowhere = Server::open(served_session(), options);
+  ASSERT_FALSE(nowhere);
+  EXPECT_NE(nowhere.error().message.find("--host"), std::string::npos) << nowhere.error().message;
+}
+
+TEST(ServeConnections, ThereAreNoMoreThanMayBe) {
+  ServerOptions options;
+  options.http.connections = 2;
+  const auto server = serve(options);
+  HttpClient first(server->address()), second(server->address());
+  first.send(http_request("GET", "/health"));
+  EXPECT_EQ(first.read().status, 200);
+  second.send(http_request("GET", "/health"));
+  EXPECT_EQ(second.read().status, 200);
+  HttpClient third(server->address());
+  const HttpAnswer refused = third.read();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_NE(refused.body.find("--connections"), std::string::npos);
+  EXPECT_TRUE(third.ended());
+  first.send(http_request("GET", "/health"));
+  EXPECT_EQ(first.read().status, 200) << "those that are there stay";
+}
+
+TEST(ServeConnections, AConnectionServesOneRequestAfterAnother) {
+  const auto server = serve();
+  HttpClient client(server->address());
+  const std::string body = R"({"prompt": "one", "max_tokens": 3, "stream": true})";
+  client.send(http_request("POST", kCompletions, body) + http_request("GET", "/health") +
+              http_request("POST", "/tokenize", R"({"content": 1})") + http_request("GET", "/v1/models"));
+  EXPECT_TRUE(events_of(client.read().body).back().is_null());
+  EXPECT_EQ(client.read().json()["status"], "ok");
+  EXPECT_EQ(client.read().status, 400);
+  EXPECT_EQ(client.read().json()["object"], "list");
+  client.send(http_request("GET", "/health", "", "Connection: close\r\n"));
+  EXPECT_EQ(client.read().status, 200);
+  EXPECT_TRUE(client.ended());
+}
+
+TEST(ServeConnections, ABodyIsAskedForBeforeItIsSent) {
+  const auto server = serve();
+  HttpClient client(server->address());
+  const std::string body = R"({"prompt": "one", "max_tokens": 1})";
+  const std::string whole = http_request("POST", kCompletions, body, "Expect: 100-continue\r\n");
+  client.send(whole.substr(0, whole.size() - body.size()));
+  EXPECT_EQ(client.read().status, 100);
+  client.send(body);
+  EXPECT_EQ(client.read().status, 200);
+}
+
+TEST(ServeConnections, OldClientsGetStreamsThatEndWithTheConnection) {
+  const auto server = serve();
+  HttpClient client(server->address());
+  const std::string body = R"({"prompt": "one", "max_tokens": 3, "stream": true})";
+  client.send("POST /v1/completions HTTP/1.0\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  const HttpAnswer answer = client.read();
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_TRUE(events_of(answer.body).back().is_null());
+}
+
+}  // namespace
+}  // namespace sluice::test

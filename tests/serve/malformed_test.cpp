@@ -1,0 +1,122 @@
+// Whatever comes in place of a request gets a line that says what is wrong, and the server lives.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "serve/http_client.h"
+#include "serve/served.h"
+
+namespace sluice::test {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kChat = "/v1/chat/completions";
+const std::string kGood = R"({"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4})";
+
+std::string repeated(const std::string& text, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) out += text;
+  return out;
+}
+
+void expect_error(const HttpAnswer& answer, int status) {
+  EXPECT_EQ(answer.status, status) << answer.body;
+  const json error = answer.json();
+  ASSERT_TRUE(error.is_object() && error.contains("error")) << answer.body;
+  EXPECT_TRUE(error["error"]["message"].is_string());
+  EXPECT_EQ(error["error"]["message"].get<std::string>().find('\n'), std::string::npos);
+}
+
+void expect_alive(const Server& server) { EXPECT_EQ(ask(server.address(), "POST", kChat, kGood).status, 200); }
+
+TEST(ServeMalformed, BodiesThatAreNoRequest) {
+  const auto server = serve();
+  for (const std::string& body :
+       {std::string("{"), std::string("hello"), std::string("[]"), std::string("7"), std::string("null"),
+        std::string("{\"messages\": [{\"role\": \"user\", \"content\": \"\xff\"}]}"), kGood + "}",
+        repeated("[", 1'000'000), "{\"a\": " + repeated("{\"a\":", 500'000), repeated("[", 65) + repeated("]", 65),
+        R"({"messages": )" + repeated("[", 100) + repeated("]", 100) + "}", std::string(R"({"seed": 1e999})"),
+        R"({"temperature": )" + repeated("9", 400) + "}", std::string(R"({"\ud800": 1})"), std::string(1000, '\0')})
+    expect_error(ask(server->address(), "POST", kChat, body), 400);
+  expect_error(ask(server->address(), "POST", kChat), 400);
+  expect_alive(*server);
+}
+
+TEST(ServeMalformed, PathsAndMethodsThatThereAreNot) {
+  const auto server = serve();
+  expect_error(ask(server->address(), "GET", "/"), 404);
+  expect_error(ask(server->address(), "GET", "/v1/chat"), 404);
+  expect_error(ask(server->address(), "POST", "/v1/" + std::string(8000, 'x'), kGood), 404);
+  const HttpAnswer get = ask(server->address(), "GET", kChat);
+  expect_error(get, 405);
+  EXPECT_NE(get.head.find("Allow: POST"), std::string::npos);
+  expect_error(ask(server->address(), "DELETE", "/v1/models"), 405);
+  expect_error(ask(server->address(), "BREW", kChat, kGood), 405);
+  expect_alive(*server);
+}
+
+TEST(ServeMalformed, BytesThatAreNoHttp) {
+  const auto server = serve();
+  const auto answer_to = [&](const std::string& bytes) {
+    HttpClient client(server->address());
+    client.send(bytes);
+    client.end_of_sending();
+    return client.read();
+  };
+  const std::string head = std::string("POST ") + kChat + " HTTP/1.1\r\n";
+  for (const std::string& bytes :
+       {std::string("hello\r\n\r\n"), std::string("GET /health HTTP/9.9\r\n\r\n"),
+        std::string("\x16\x03\x01\x02\x00\x01\x00"), head + "Content-Length: x\r\n\r\n",
+        head + "Content-Length: -1\r\n\r\n", head + "Content-Length: 10\r\n\r\n{}",
+        head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+        head + "Transfer-Encoding: chunked\r\n\r\n5\r\n{", head + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+        head + "no header\r\n\r\n", head + "Host: a", head + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}"}) {
+    const HttpAnswer answer = answer_to(bytes);
+    EXPECT_TRUE(answer.status >= 400 && answer.status < 500) << bytes << ": " << answer.status;
+  }
+  expect_error(answer_to("GET /health HTTP/1.1\r\nX: " + std::string(20'000, 'x') + "\r\n\r\n"), 431);
+  expect_error(answer_to(head + "Content-Length: 100000000\r\n\r\n"), 413);
+  expect_error(answer_to(head + "Transfer-Encoding: chunked\r\n\r\n" +
+                         repeated("100000\r\n" + std::string(0x100000, ' ') + "\r\n", 9)),
+               413);
+  expect_alive(*server);
+}
+
+TEST(ServeMalformed, RandomBytesEndNothing) {
+  const auto server = serve();
+  std::mt19937 random(1);
+  const std::string good = http_request("POST", kChat, kGood);
+  for (int i = 0; i < 300; ++i) {
+    std::string bytes = good;
+    for (int edits = 1 + static_cast<int>(random() % 4); edits > 0; --edits)
+      bytes[random() % bytes.size()] =
+          static_cast<char>(random() % 3 == 0 ? random() % 256 : "{}[]\":,\r\n 0"[random() % 11]);
+    HttpClient client(server->address());
+    client.send(bytes.substr(0, random() % 2 == 0 ? bytes.size() : random() % bytes.size()));
+    client.end_of_sending();
+    const int status = client.read().status;
+    EXPECT_TRUE(status == 0 || status == 200 || (status >= 400 && status < 500)) << status << '\n' << bytes;
+  }
+  expect_alive(*server);
+}
+
+TEST(ServeMalformed, HalfARequestAndThenSilence) {
+  ServerOptions options;
+  options.http.idle_seconds = 2;
+  const auto server = serve(options);
+  for (const std::string half :
+       {"POST /v1/chat", "POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{\"messages\":",
+        "POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"me"}) {
+    HttpClient client(server->address());
+    client.send(half);
+    expect_error(client.read(), 408);
+    EXPECT_TRUE(client.ended());
+  }
+  HttpClient silent(server->address());
+  EXPECT_TRUE(silent.ended()) << "who says nothing at all is told nothing";
+  expect_alive(*server);
+}
+
+}  // namespace
+}  // namespace sluice::test
