@@ -1,6 +1,7 @@
 // Whatever comes in place of a request gets a line that says what is wrong, and the server lives.
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <random>
 
 #include "serve/http_client.h"
@@ -105,15 +106,16 @@ TEST(ServeMalformed, HalfARequestAndThenSilence) {
   ServerOptions options;
   options.http.idle_seconds = 2;
   const auto server = serve(options);
-  for (const std::string half :
+  std::deque<HttpClient> clients;
+  for (const char* half :
        {"POST /v1/chat", "POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{\"messages\":",
-        "POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"me"}) {
-    HttpClient client(server->address());
-    client.send(half);
+        "POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"me"})
+    clients.emplace_back(server->address()).send(half);
+  HttpClient silent(server->address());
+  for (HttpClient& client : clients) {
     expect_error(client.read(), 408);
     EXPECT_TRUE(client.ended());
   }
-  HttpClient silent(server->address());
   EXPECT_TRUE(silent.ended()) << "who says nothing at all is told nothing";
   expect_alive(*server);
 }
