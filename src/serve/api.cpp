@@ -41,6 +41,13 @@ std::string unescaped(std::string_view text) {
   return out;
 }
 
+// Whether a page is of this machine: http://localhost, with or without a port.
+bool is_local(std::string_view origin) {
+  for (const std::string_view host : {"http://localhost", "http://127.0.0.1", "http://[::1]"})
+    if (origin == host || (origin.starts_with(host) && origin[host.size()] == ':')) return true;
+  return false;
+}
+
 // Brings an answer to the client, as it asked for it. Of the engine's thread.
 class Teller {
  public:
@@ -129,6 +136,11 @@ std::optional<HttpReply> ServeApi::screen(const HttpRequest& request) const {
                      .message = "this server wants its key: Authorization: Bearer KEY",
                      .param = "",
                      .code = "invalid_api_key"});
+  if (api_key_.empty() && !request.origin.empty() && !is_local(request.origin))
+    return reply_of({.status = 403,
+                     .message = "a page of another machine may ask only with a key: start the server with --api-key",
+                     .param = "",
+                     .code = "foreign_origin"});
   if (route == nullptr)
     return reply_of({.status = 404,
                      .message = "there is nothing at this path: /v1/chat/completions, /v1/completions, /v1/models, "
@@ -206,7 +218,7 @@ ApiResult<Json> ServeApi::model(const HttpRequest& request) const {
 }
 
 ApiResult<Json> ServeApi::models(const HttpRequest&) const {
-  SLUICE_API_TRY(Json only, model({.method = "GET", .path = "/v1/models/" + defaults_.model}));
+  SLUICE_API_TRY(Json only, model({.method = "GET", .path = "/v1/models/" + defaults_.model, .authorization = ""}));
   return Json{{"object", "list"}, {"data", Json::array({std::move(only)})}};
 }
 

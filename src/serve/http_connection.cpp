@@ -109,7 +109,7 @@ void HttpConnection::got_head() {
   HttpRequest request{.method = view(head.method_string()),
                       .path = view(head.target()),
                       .authorization = view(head[http::field::authorization]),
-                      .body = {}};
+                      .origin = view(head[http::field::origin])};
   request.path.resize(std::min(request.path.find('?'), request.path.size()));
   if (head.version() != 10 && head.version() != 11) return refuse(400, "HTTP/1.1 is spoken here");
   if (auto refused = shared_.handler.screen(request)) {
@@ -144,6 +144,7 @@ void HttpConnection::got_body() {
   HttpRequest request{.method = view(message.method_string()),
                       .path = view(message.target()),
                       .authorization = view(message[http::field::authorization]),
+                      .origin = view(message[http::field::origin]),
                       .body = std::move(message.body())};
   request.path.resize(std::min(request.path.find('?'), request.path.size()));
   count_body(request.body.size());

@@ -17,7 +17,8 @@ namespace sluice {
 struct HttpRequest {
   std::string method, path;   // without what follows a question mark
   std::string authorization;  // the header, empty without one
-  std::string body;
+  std::string origin = {};    // likewise: the page that a browser asks for
+  std::string body = {};
 };
 
 struct HttpReply {

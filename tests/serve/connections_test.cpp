@@ -125,6 +125,17 @@ TEST(ServeConnections, WithoutAKeyOnlyThisMachineIs) {
   EXPECT_NE(nowhere.error().message.find("--host"), std::string::npos) << nowhere.error().message;
 }
 
+TEST(ServeConnections, PagesOfOtherMachinesNeedAKey) {
+  const auto server = serve();
+  const auto status = [&](const std::string& origin) {
+    return ask(server->address(), "GET", "/v1/models", "", "Origin: " + origin + "\r\n").status;
+  };
+  for (const char* local : {"http://localhost", "http://localhost:3000", "http://127.0.0.1:8080", "http://[::1]:1"})
+    EXPECT_EQ(status(local), 200) << local;
+  for (const char* other : {"http://evil.example", "http://localhost.evil.example", "https://x.org:8080", "null"})
+    EXPECT_EQ(status(other), 403) << other;
+}
+
 TEST(ServeConnections, ThereAreNoMoreThanMayBe) {
   ServerOptions options;
   options.http.connections = 2;
