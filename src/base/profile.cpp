@@ -48,6 +48,22 @@ constexpr Shipped kShipped[] = {
                 {"latency": 0.046, "bandwidth": 12.5e6, "jitter": 0.1}], "seed": 1})"},
 };
 
+// Several links one after another.
+Link in_a_row(std::span<const Link> links) {
+  Link all;
+  double varies = 0.0;
+  for (const Link& link : links) {
+    all.latency += link.latency;
+    varies += link.latency * link.jitter;
+    if (link.bandwidth > 0.0 && (all.bandwidth <= 0.0 || link.bandwidth < all.bandwidth))
+      all.bandwidth = link.bandwidth;
+  }
+  if (all.latency > 0.0) all.jitter = varies / all.latency;
+  return all;
+}
+
+Link shorter(const Link& a, const Link& b) { return b.latency < a.latency ? b : a; }
+
 constexpr double kMostRows = 1e9, kLongest = 1e6;  // seconds; beyond them sums and clocks would overflow
 
 Result<double> number(const nlohmann::json& j, double low, double high, const std::string& where) {
@@ -182,6 +198,13 @@ double CostCurve::at(double rows) const {
   return std::clamp(end.seconds + slope * (rows - end.rows), 0.0, kLongest);  // a falling curve stops at nothing
 }
 
+CostCurve CostCurve::times(double factor) const {
+  CostCurve curve = *this;
+  for (Point& point : curve.points) point.seconds *= factor;
+  curve.step_add *= factor;
+  return curve;
+}
+
 Result<Profile> Profile::parse(const std::string& text, const std::string& where) {
   const auto j = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!j.is_object()) return input_error("profile " + where + " is not a JSON object" + where_it_breaks(text));
@@ -261,6 +284,11 @@ Status Profile::check_stages(size_t n_stages) const {
   return {};
 }
 
+Link Profile::way_to(size_t stage) const {
+  if (!direct.empty()) return direct[stage];
+  return shorter(in_a_row(std::span(edges).first(stage + 1)), in_a_row(std::span(edges).subspan(stage + 1)));
+}
+
 Result<Profile> Profile::for_draft(size_t i, size_t n, int32_t n_stages) const {
   if (drafts.empty()) return input_error("profile " + name + " gives no time for a draft model (\"draft\")");
   const size_t missing = n - std::min(n, drafts.size());
@@ -268,10 +296,15 @@ Result<Profile> Profile::for_draft(size_t i, size_t n, int32_t n_stages) const {
   profile.name = name;
   profile.link = link;
   profile.seed = seed;
-  profile.stage = drafts[drafts.size() - std::min(n, drafts.size()) + (i < missing ? 0 : i - missing)];
   const double faster = n_stages * (draft_on ? speed(static_cast<size_t>(*draft_on)) : 1.0);
-  for (auto& point : profile.stage.points) point.seconds /= faster;
-  profile.stage.step_add /= faster;
+  const CostCurve& pass = drafts[drafts.size() - std::min(n, drafts.size()) + (i < missing ? 0 : i - missing)];
+  profile.stage = pass.times(1.0 / faster);
+  if (edges.empty()) return profile;
+  if (draft_on) profile.link = way_to(static_cast<size_t>(*draft_on));
+  if (profile.link.latency > 0 || profile.link.bandwidth > 0) {  // it is somewhere else: there and back
+    profile.edges.resize(static_cast<size_t>(n_stages) + 1);
+    profile.edges.front() = profile.edges.back() = profile.link;
+  }
   return profile;
 }
 

@@ -23,6 +23,8 @@ struct CostCurve {
   double step_rows = 0, step_add = 0;
 
   double at(double rows) const;
+  // One that takes so many times as long.
+  CostCurve times(double factor) const;
 };
 
 // One way of a link. A frame occupies it for its bytes' time, then takes the latency; the next one waits until it is
@@ -50,7 +52,8 @@ struct Profile {
   // is beside the first stage.
   Link link;
   // If not empty, the ways that batches go instead: from the coordinator to stage 0, from each stage to the next, from
-  // the last one to the coordinator.
+  // the last one to the coordinator. Then `link` is that of draft models alone, there and back, unless they are with a
+  // stage.
   std::vector<Link> edges;
   // With `edges`: between the coordinator and each stage, for what goes neither with the batches nor round with them.
   // Empty: as the shorter way round.
@@ -59,6 +62,8 @@ struct Profile {
 
   bool per_layer() const { return stage.points.empty(); }
   double speed(size_t stage) const { return speeds.empty() ? 1.0 : speeds[stage]; }
+  // Between the coordinator and a stage, for what does not go with the batches. REQUIRES: edges.
+  Link way_to(size_t stage) const;
   // Whether it is for so many stages. The error names the profile and says for how many it is.
   Status check_stages(size_t n_stages) const;
   // What a pipeline of `n_stages` stages costs that runs draft model `i` of `n`. A profile with fewer draft models than

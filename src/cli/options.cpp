@@ -217,6 +217,17 @@ void add_hosts_options(CLI::App& command, SessionOptions& options, CLI::Option& 
           "Hosts that only this machine reaches: what stages send each other goes by way of this process. By itself it "
           "does so where a host can't reach the next")
       ->needs(&named);
+  command
+      .add_option_function<std::string>(
+          "--draft-on", [&options](const std::string& text) { options.draft_on = *DraftPlace::parse(text); },
+          "Where draft models run: here; the number of a stage, whose device, or host, they share; or HOST:PORT, where "
+          "sluice stage listens (default: as the file of --hosts, the profile or sluice plan says, else here)")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            const auto place = DraftPlace::parse(text);
+            return place ? std::string() : place.error().message;
+          },
+          ""));
   options.on_host = [](const std::string& line) {
     const char* const begin = isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0 ? "\n" : "";
     std::fprintf(stderr, "%ssluice: %s\n", begin, line.c_str());

@@ -27,6 +27,26 @@ std::string table(const Forecasts& forecasts) {
   return text;
 }
 
+std::string in_words(const DraftPlace& place) {
+  switch (place.kind) {
+    case DraftPlace::Kind::kHere:
+      break;
+    case DraftPlace::Kind::kStage:
+      return fmt::format("on the device of stage {}, whose time it shares", place.stage);
+    case DraftPlace::Kind::kHost:
+      return "on host " + place.host.for_people();
+  }
+  return "beside the coordinator";
+}
+
+std::string where_drafts_run(const Plan& plan) {
+  std::string text =
+      fmt::format("the draft model runs {}, {} a pass\n", in_words(plan.draft_on), milliseconds(plan.draft_pass));
+  for (const Plan::Promise& promise : plan.places)
+    text += fmt::format("  {:.1f} tok/s with it {}\n", promise.tokens_per_second, in_words(promise.draft_on));
+  return text;
+}
+
 }  // namespace
 
 std::vector<int32_t> Plan::inner_cuts() const {
@@ -46,6 +66,8 @@ std::string Plan::command() const {
     if (!secret.empty()) line += " --secret " + secret;
     if (cuts.size() > 1) line += fmt::format(" --cuts {}", fmt::join(inner_cuts(), ","));
   }
+  const bool drafts = forecasts.best().contender.drafts();
+  if (drafts && draft_on != DraftPlace() && !draft_is_known) line += " --draft-on " + draft_on.text();
   if (!asked_profile.empty()) line += " --profile " + asked_profile;
   return line + " --method " + forecasts.best().contender.name() + " \"Why is the sky blue?\"";
 }
@@ -58,6 +80,9 @@ nlohmann::json to_json(const Plan& plan) {
                        {"tokens_per_second", f.tokens_per_second},
                        {"low", f.low},
                        {"high", f.high}});
+  nlohmann::json places = nlohmann::json::array();
+  for (const Plan::Promise& promise : plan.places)
+    places.push_back({{"draft_on", promise.draft_on.text()}, {"tokens_per_second", promise.tokens_per_second}});
   return {{"model", plan.model},
           {"hosts", plan.hosts},
           {"left_out", plan.left_out},
@@ -65,6 +90,8 @@ nlohmann::json to_json(const Plan& plan) {
           {"cuts", plan.inner_cuts()},
           {"profile", plan.profile},
           {"seconds", {{"step", plan.step}, {"alone", plan.alone}, {"draft", plan.draft_pass}}},
+          {"draft_on", plan.draft_pass > 0 ? nlohmann::json(plan.draft_on.text()) : nlohmann::json()},
+          {"draft_places", std::move(places)},
           {"texts", plan.forecasts.texts},
           {"methods", std::move(methods)},
           {"best", plan.forecasts.best().contender.name()},
@@ -78,8 +105,7 @@ std::string to_text(const Plan& plan) {
   if (plan.cuts.size() > 1)
     text += fmt::format("cuts {}: a step takes {} (the slowest stage), a token alone {} (all of them)\n",
                         fmt::join(plan.inner_cuts(), ","), milliseconds(plan.step), milliseconds(plan.alone));
-  if (plan.draft_pass > 0)
-    text += fmt::format("the draft model runs beside the coordinator, {} a pass\n", milliseconds(plan.draft_pass));
+  if (plan.draft_pass > 0) text += where_drafts_run(plan);
   text += "\n" + table(plan.forecasts) + "\n";
   const Contender &best = plan.forecasts.best().contender, &fastest = plan.forecasts.all.front().contender;
   if (&best != &fastest)

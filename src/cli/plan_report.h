@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/layer_range.h"
+#include "session/draft_place.h"
 #include "session/forecast.h"
 
 namespace sluice {
@@ -23,6 +24,13 @@ struct Plan {
   std::vector<LayerRange> cuts;  // of the stages
   double step = 0, alone = 0;    // seconds of the slowest stage, and of a token through all of them
   double draft_pass = 0;         // seconds; 0: there is no draft model
+  DraftPlace draft_on;           // where it runs
+  bool draft_is_known = false;   // because the file of hosts says so
+  struct Promise {
+    DraftPlace draft_on;
+    double tokens_per_second = 0;
+  };
+  std::vector<Promise> places;  // where it might: all that were tried
   Forecasts forecasts;
 
   // First layers of the second, third, … stage.

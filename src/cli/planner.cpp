@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "cli/bench_prompts.h"
 #include "cli/interrupt.h"
+#include "cli/place.h"
 #include "cli/progress.h"
 #include "pipeline/cost_model.h"
 #include "plan/measure.h"
@@ -18,6 +19,7 @@
 #include "session/forecast.h"
 #include "session/kept_plan.h"
 #include "session/measure_hosts.h"
+#include "transport/connection.h"
 
 namespace sluice {
 
@@ -82,6 +84,22 @@ Result<Texts> read_texts(const PlanOptions& options, const Session& session) {
   return texts;
 }
 
+// Of a plan's time, what measuring a draft model on a host may take.
+constexpr double kShareOfDrafts = 1.0 / 12;
+
+// Another place of the draft model must promise so many times as much: a text says that much of others.
+constexpr double kWorthMoving = 1.02;
+
+// What places are compared by, where a draft model alone guesses: `surge` asks it while the stages compute, `sd` in
+// between.
+std::vector<Contender> judges_of_places() {
+  std::vector<Contender> judges = contenders(/*with_draft=*/true);
+  std::erase_if(judges, [](const Contender& one) {
+    return !one.sources.empty() || (one.method != "surge" && one.method != "sd");
+  });
+  return judges;
+}
+
 // The session on whose simulated clock everything is tried. By method `auto` it takes the draft that comes along.
 Result<Session> open_simulated(const PlanOptions& options) {
   SessionOptions simulated = options.session;
@@ -93,37 +111,11 @@ Result<Session> open_simulated(const PlanOptions& options) {
     simulated.profile.clear();  // that is their pace, and shows in what is measured
     simulated.hosts.clear();
     simulated.draft_hosts.clear();
+    simulated.draft_on.reset();
     simulated.spares.clear();
     simulated.secret.clear();
   }
   return Session::open(simulated, Heads::kGivenOrShipped);
-}
-
-// Hosts, and what it costs to run over them.
-struct Place {
-  std::vector<HostOptions> hosts;
-  Profile profile;
-  std::vector<LayerRange> cuts;
-};
-
-// What stands between the neighbours of a host when it is left out: one of them and the coordinator if it is the first
-// or the last, and else, not being known, the slower of its two links.
-Link instead_of(const Profile& profile, size_t host) {
-  if (host == 0) return profile.direct[1];
-  if (host + 1 == profile.direct.size()) return profile.direct[host - 1];
-  return std::ranges::max(profile.edges[host], profile.edges[host + 1], {}, &Link::latency);
-}
-
-// Without the host of the slowest device.
-Place without_weakest(Place place) {
-  Profile& profile = place.profile;
-  const auto weakest = std::ranges::min_element(profile.speeds) - profile.speeds.begin();
-  profile.edges[static_cast<size_t>(weakest) + 1] = instead_of(profile, static_cast<size_t>(weakest));
-  profile.edges.erase(profile.edges.begin() + weakest);
-  profile.direct.erase(profile.direct.begin() + weakest);
-  profile.speeds.erase(profile.speeds.begin() + weakest);
-  place.hosts.erase(place.hosts.begin() + weakest);
-  return place;
 }
 
 class Planner {
@@ -134,12 +126,19 @@ class Planner {
   Result<Plan> make() {
     SLUICE_TRY(const Texts texts, read_texts(options_, session_));
     SLUICE_TRY(PlanKey key, session_.plan_key());
-    SLUICE_TRY_STATUS(take_prices(texts, key));
-    SLUICE_TRY(plan_.forecasts, run_all(texts, "running all methods"));
+    SLUICE_TRY(auto places, places_at_hand(texts, key));
+    SLUICE_TRY(size_t place, try_places(texts, places));
+    SLUICE_TRY(plan_.forecasts, run_all_at(places[place], texts));
+    if (place > 0 && !plan_.forecasts.best().contender.drafts()) {  // nothing moves for a draft model that is not asked
+      place = 0;
+      SLUICE_TRY(plan_.forecasts, run_all_at(places[place], texts));
+    }
+    SLUICE_TRY_STATUS(settle(places[place], key));
     SLUICE_TRY_STATUS(session_.save_memo());
-    describe();
+    describe(places[place]);
     const Forecast& best = plan_.forecasts.best();
     SLUICE_TRY_STATUS(keep_plan(key, {.cuts = plan_.inner_cuts(),
+                                      .draft_on = plan_.draft_on,
                                       .contender = best.contender.name(),
                                       .tokens_per_second = best.tokens_per_second,
                                       .plain_tokens_per_second = plan_.forecasts.plain().tokens_per_second}));
@@ -147,55 +146,200 @@ class Planner {
   }
 
  private:
-  Status take_prices(const Texts& texts, PlanKey& key) {
-    if (!options_.session.hosts.empty()) return take_hosts(texts, key);
-    plan_.profile = options_.session.profile;
-    return plan_.profile.empty() ? take_this_machine(key) : Status();
+  Result<std::vector<Place>> places_at_hand(const Texts& texts, PlanKey& key) {
+    if (!options_.session.hosts.empty()) return places_of_hosts(texts, key);
+    if (options_.session.profile.empty()) return place_of_this_machine(key);
+    Place as_it_is{.hosts = {}, .profile = *session_.profile(), .cuts = session_.cuts(), .draft = {}};
+    if (as_it_is.profile.draft_on) as_it_is.draft = with_stage(*as_it_is.profile.draft_on);
+    if (const auto& asked = options_.session.draft_on) return std::vector{priced_at(std::move(as_it_is), *asked)};
+    std::vector<Place> places = {as_it_is};
+    if (as_it_is.profile.draft_on || session_.drafts().empty()) return places;  // it says where
+    for (const size_t stage : least_slowed(as_it_is, as_it_is.profile.drafts, session_.model().hparams().d_model))
+      places.push_back(priced_at(as_it_is, with_stage(static_cast<int32_t>(stage))));
+    return places;
   }
 
   // Its cores shared by the stages, as `run` would share them.
-  Status take_this_machine(PlanKey& key) {
+  Result<std::vector<Place>> place_of_this_machine(PlanKey& key) {
     const auto n_stages = static_cast<int32_t>(session_.cuts().size());
     const int32_t asked = options_.session.threads;
-    SLUICE_TRY(const Profile profile,
-               measure_here(session_, options_.session.kv,
-                            asked > 0 ? asked : std::max(1, session_.options().threads / n_stages)));
+    SLUICE_TRY(Profile profile, measure_here(session_, options_.session.kv,
+                                             asked > 0 ? asked : std::max(1, session_.options().threads / n_stages)));
     key.pace = "";
-    SLUICE_TRY_STATUS(keep_profile(profile, key));
-    session_.take_prices(profile, session_.cuts());
+    return std::vector<Place>{{.hosts = {}, .profile = std::move(profile), .cuts = session_.cuts(), .draft = {}}};
+  }
+
+  // Those of the stages that are of use; and where the draft model runs: as was asked for, or here, and wherever else
+  // it might do better.
+  Result<std::vector<Place>> places_of_hosts(const Texts& texts, PlanKey& key) {
+    Place all{.hosts = options_.session.hosts, .profile = {}, .cuts = {}, .draft = {}};
+    SLUICE_TRY(all.profile, measure_there(key));
+    SLUICE_TRY(const auto drafts, measure_models(drafts_of(session_), options_.session.kv, session_.options().threads));
+    add_drafts(session_, drafts, all.profile);
+    const auto asked = draft_place_asked_for();
+    if (const auto& on = options_.session.draft_on)
+      SLUICE_TRY_STATUS(on->check(!session_.drafts().empty(), all.hosts.size()));
+    if (asked && *asked != DraftPlace()) SLUICE_TRY_STATUS(take_draft_there(*asked, all));
+    Place used = all;
+    SLUICE_TRY_STATUS(leave_out_weak(std::span(texts).first(1), used));
+    share_its_host(used);
+    std::vector<Place> places = {used};
+    const bool may_move = !asked && options_.session.profile.empty() && !session_.drafts().empty();
+    if (!may_move || !check_drafts_move()) return places;
+    const auto fastest = static_cast<size_t>(std::ranges::max_element(all.profile.speeds) - all.profile.speeds.begin());
+    auto there = measure_drafts_on(all.hosts[fastest]);
+    if (!there) {
+      if (there.error().kind == ErrorKind::kInterrupted) return tl::unexpected<Error>(there.error());
+      return places;  // it has no room, or no way to the file: the draft model stays
+    }
+    for (CostCurve& pass : there->drafts) pass = pass.times(all.profile.speeds[fastest]);
+    for (Place& place : elsewhere(all, used, there->drafts)) places.push_back(std::move(place));
+    return places;
+  }
+
+  // Where else the draft model may run that takes so long on a device of speed 1: with the stages that it slows least,
+  // on the fastest of the hosts that hold no stage, or, if all do, on the slowest, which then holds none.
+  std::vector<Place> elsewhere(const Place& all, const Place& used, const std::vector<CostCurve>& drafts) {
+    std::vector<Place> places;
+    for (const size_t stage : least_slowed(used, drafts, session_.model().hparams().d_model)) {
+      if (used.hosts[stage].memory > 0) continue;  // its layers take what there is
+      Place shared = priced_at(used, with_stage(static_cast<int32_t>(stage)));
+      shared.profile.drafts = drafts;
+      places.push_back(std::move(shared));
+    }
+    Place freed = used;
+    if (used.hosts.size() == all.hosts.size()) {
+      if (used.hosts.size() < 2 || options_.session.hosts_say_layers()) return places;
+      freed = without_weakest(used);
+      auto cuts = cuts_of(freed);
+      if (!cuts) return places;
+      freed.cuts = std::move(*cuts);
+    }
+    const auto free = fastest_but(all, freed.hosts);
+    if (!free) return places;  // it holds another stage
+    freed.draft = {.kind = DraftPlace::Kind::kHost, .host = all.hosts[*free].address};
+    freed.profile.link = all.profile.direct[*free];
+    freed.profile.drafts.clear();
+    for (const CostCurve& pass : drafts) freed.profile.drafts.push_back(pass.times(1.0 / all.profile.speeds[*free]));
+    places.push_back(std::move(freed));
+    return places;
+  }
+
+  std::optional<DraftPlace> draft_place_asked_for() const {
+    const SessionOptions& asked = options_.session;
+    if (asked.draft_on || asked.draft_hosts.empty()) return asked.draft_on;
+    return DraftPlace{.kind = DraftPlace::Kind::kHost, .host = asked.draft_hosts.front().address};
+  }
+
+  Status check_drafts_move() const {
+    for (const ModelFile& draft : session_.drafts()) SLUICE_TRY_STATUS(check_moves(draft));
     return {};
   }
 
-  Status take_hosts(const Texts& texts, PlanKey& key) {
-    Place place{.hosts = options_.session.hosts, .profile = {}, .cuts = {}};
-    SLUICE_TRY(place.profile, measure_there(key));
-    SLUICE_TRY(const auto drafts, measure_models(drafts_of(session_), options_.session.kv, session_.options().threads));
-    add_drafts(session_, drafts, place.profile);
-    SLUICE_TRY_STATUS(leave_out_weak(std::span(texts).first(1), place));
+  // On the host that was asked for, at its pace.
+  Status take_draft_there(const DraftPlace& asked, Place& place) {
+    SLUICE_TRY_STATUS(check_drafts_move());
+    HostOptions host{.address = asked.host};
+    if (asked.kind == DraftPlace::Kind::kStage) host = place.hosts[static_cast<size_t>(asked.stage)];
+    if (!options_.session.draft_on) host = options_.session.draft_hosts.front();  // of the file
+    SLUICE_TRY(const Profile there, measure_drafts_on(host));
+    place.draft = {.kind = DraftPlace::Kind::kHost, .host = host.address};
+    place.profile.link = there.link;
+    place.profile.drafts = there.drafts;
+    return {};
+  }
+
+  // The draft models' passes on a host, and the way there.
+  Result<Profile> measure_drafts_on(const HostOptions& host) {
+    Profile measured;
+    for (const ModelFile& draft : session_.drafts()) {
+      SessionOptions there = options_.session;
+      there.model = draft.path();
+      there.hosts = {host};
+      there.hosts.front().layers = 0;
+      there.cuts.clear();
+      there.profile.clear();
+      SLUICE_TRY(const Profile passes, measure_over(std::move(there), "measuring the draft model there",
+                                                    Deadline(options_.seconds * kShareOfDrafts)));
+      measured.drafts.push_back(draft_pass(passes, draft.hparams().n_layers));
+      if (passes.direct.empty())
+        return runtime_error(kHost + host.address.for_people() + ": nothing was measured there");
+      measured.link = passes.direct.front();
+    }
+    return measured;
+  }
+
+  // The one in which guesses by the draft model promise most; without any, the first. On a text of each task.
+  Result<size_t> try_places(const Texts& texts, const std::vector<Place>& places) {
+    if (places.size() < 2) return 0;
+    auto few = std::span(texts).first(std::min(texts.size(), options_.tasks.size()));
+    const std::vector<Contender> judges = judges_of_places();
+    double most = 0.0;
+    size_t best = 0;
+    for (size_t i = 0; i < places.size(); ++i) {
+      SLUICE_TRY_STATUS(take(places[i]));
+      SLUICE_TRY(const Forecasts promised,
+                 run_these(judges, few, "where the draft model runs", i == 0 ? half_ : deadline_));
+      if (i == 0) few = few.first(promised.texts);  // the others are tried on the same
+      if (promised.texts < few.size()) break;       // out of time
+      const double rate = promised.all.front().tokens_per_second;
+      plan_.places.push_back({.draft_on = places[i].draft, .tokens_per_second = rate});
+      if (rate > kWorthMoving * most) most = rate, best = i;
+    }
+    return best;
+  }
+
+  // Further answers are simulated as if things were so.
+  Status take(const Place& place) {
+    SLUICE_TRY_STATUS(place.profile.check_stages(place.cuts.size()));
+    session_.take_prices(place.profile, place.cuts);
+    return {};
+  }
+
+  Result<Forecasts> run_all_at(const Place& place, const Texts& texts) {
+    SLUICE_TRY_STATUS(take(place));
+    return run_all(texts, "running all methods");
+  }
+
+  Status settle(const Place& place, PlanKey& key) {
+    plan_.draft_on = place.draft;
+    plan_.profile = options_.session.profile;
+    if (options_.session.hosts.empty()) return plan_.profile.empty() ? keep_profile(place.profile, key) : Status();
     key.hosts.clear();
     for (const HostOptions& host : place.hosts) key.hosts.push_back(host.address.text());
     key.stages = static_cast<int32_t>(place.hosts.size());
-    place.profile.name = "hosts";
-    place.profile.description = session_.model().hparams().name + " over " + std::to_string(key.stages) + " hosts";
     plan_.hosts = key.hosts;
-    SLUICE_TRY_STATUS(keep_profile(place.profile, key));
-    session_.take_prices(place.profile, std::move(place.cuts));
-    return {};
+    for (const HostOptions& host : options_.session.hosts)
+      if (const std::string address = host.address.text();
+          std::ranges::find(key.hosts, address) == key.hosts.end() && address != place.draft.host.text())
+        plan_.left_out.push_back(host.address.for_people());
+    Profile profile = place.profile;
+    profile.name = "hosts";
+    profile.description = session_.model().hparams().name + " over " + std::to_string(key.stages) + " hosts";
+    return keep_profile(profile, key);
   }
 
   // Passes of the hosts and what links take.
   Result<Profile> measure_there(PlanKey& key) {
-    SessionOptions there = options_.session;
+    return measure_over(options_.session, "measuring the hosts", half_, &key);
+  }
+
+  // key: is told what the hosts keep to, if it is given.
+  Result<Profile> measure_over(SessionOptions there, const char* what, const Deadline& deadline,
+                               PlanKey* key = nullptr) {
     there.request.method = "ar";
     there.trace = true;
     there.drafts.clear();
     there.draft_hosts.clear();
+    there.draft_on.reset();
     SLUICE_TRY(const Session session, Session::open(there));
-    SLUICE_TRY(key.pace, session.plan_key().map([](const PlanKey& of_hosts) { return of_hosts.pace; }));
-    ProgressBar bar("measuring the hosts");
+    if (key != nullptr) {
+      SLUICE_TRY(key->pace, session.plan_key().map([](const PlanKey& of_hosts) { return of_hosts.pace; }));
+    }
+    ProgressBar bar(what);
     auto measured = measure_hosts(session, [&](double share) {
       bar.show(share);
-      return !interrupted() && !half_.is_over();
+      return !interrupted() && !deadline.is_over();
     });
     bar.finish();
     if (interrupted()) return interrupted_error("nothing was written");
@@ -216,9 +360,6 @@ class Planner {
       promised = without;
       place = std::move(rest);
     }
-    for (const HostOptions& host : options_.session.hosts)
-      if (std::ranges::find(place.hosts, host.address, &HostOptions::address) == place.hosts.end())
-        plan_.left_out.push_back(host.address.for_people());
     return {};
   }
 
@@ -237,11 +378,16 @@ class Planner {
   }
 
   Result<Forecasts> run_all(std::span<const std::vector<Token>> texts, const char* what) {
+    return run_these(contenders(!session_.drafts().empty()), texts, what, deadline_);
+  }
+
+  Result<Forecasts> run_these(const std::vector<Contender>& methods, std::span<const std::vector<Token>> texts,
+                              const char* what, const Deadline& deadline) {
     ProgressBar bar(what);
     const double one = 1.0 / static_cast<double>(texts.size());  // text is run in any case
-    auto found = forecast(session_, texts, contenders(!session_.drafts().empty()), [&](double share) {
+    auto found = forecast(session_, texts, methods, [&](double share) {
       bar.show(share);
-      return !interrupted() && (share < one || !deadline_.is_over());
+      return !interrupted() && (share < one || !deadline.is_over());
     });
     bar.finish();
     if (interrupted()) return interrupted_error("nothing was kept");
@@ -253,20 +399,21 @@ class Planner {
     return write_profile(profile, plan_.profile);
   }
 
-  void describe() {
+  void describe(const Place& place) {
     const SessionOptions& asked = options_.session;
-    const Profile& profile = *session_.profile();
     plan_.model = session_.model().hparams().name;
     plan_.given_model = asked.model;
     plan_.drafts = asked.drafts;
     if (plan_.drafts.empty() && !session_.drafts().empty()) plan_.drafts = {kAutoDraft};
-    if (!plan_.hosts.empty()) plan_.given_hosts = plan_.left_out.empty() ? options_.hosts : "";
+    if (place.hosts.size() == asked.hosts.size()) plan_.given_hosts = options_.hosts;
+    plan_.draft_is_known = !plan_.given_hosts.empty() && !asked.draft_on && !asked.draft_hosts.empty();
     plan_.secret = asked.secret;
     plan_.asked_profile = asked.profile;
     plan_.cuts = session_.cuts();
-    plan_.step = CostModel(profile, session_.cuts(), session_.model().hparams().d_model).step_seconds();
+    plan_.step = CostModel(place.profile, place.cuts, session_.model().hparams().d_model).step_seconds();
     plan_.alone = 1 / plan_.forecasts.plain().tokens_per_second;
-    if (!session_.drafts().empty()) plan_.draft_pass = profile.drafts.back().at(1);
+    if (const size_t n = session_.drafts().size(); n > 0)
+      if (const auto largest = place.profile.for_draft(n - 1, n)) plan_.draft_pass = largest->stage.at(1);
   }
 
   const PlanOptions& options_;

@@ -5,26 +5,6 @@
 
 namespace sluice {
 
-namespace {
-
-// Several links one after another.
-Link in_a_row(std::span<const Link> links) {
-  Link all;
-  double varies = 0.0;
-  for (const Link& link : links) {
-    all.latency += link.latency;
-    varies += link.latency * link.jitter;
-    if (link.bandwidth > 0.0 && (all.bandwidth <= 0.0 || link.bandwidth < all.bandwidth))
-      all.bandwidth = link.bandwidth;
-  }
-  if (all.latency > 0.0) all.jitter = varies / all.latency;
-  return all;
-}
-
-Link shorter(const Link& a, const Link& b) { return b.latency < a.latency ? b : a; }
-
-}  // namespace
-
 double CostModel::stage_seconds(StageId stage, int32_t rows, int32_t head_rows) const {
   if (rows == 0) return 0.0;  // a batch that only carries updates
   const double speed = profile_.speed(static_cast<size_t>(stage.value));
@@ -49,16 +29,14 @@ Link CostModel::edge(size_t i) const {
 
 // With one link for all, the coordinator is beside the first stage, and what stages report costs nothing.
 Link CostModel::to_stage(StageId stage) const {
-  if (!profile_.edges.empty()) return direct(stage);
+  if (!profile_.edges.empty()) return profile_.way_to(static_cast<size_t>(stage.value));
   return stage == StageId(0) ? Link() : profile_.link;
 }
-Link CostModel::from_stage(StageId stage) const { return profile_.edges.empty() ? Link() : direct(stage); }
-Link CostModel::taps_of(StageId stage) const { return profile_.edges.empty() ? profile_.link : direct(stage); }
-
-Link CostModel::direct(StageId stage) const {
-  const auto s = static_cast<size_t>(stage.value);
-  if (!profile_.direct.empty()) return profile_.direct[s];
-  return shorter(in_a_row(std::span(profile_.edges).first(s + 1)), in_a_row(std::span(profile_.edges).subspan(s + 1)));
+Link CostModel::from_stage(StageId stage) const {
+  return profile_.edges.empty() ? Link() : profile_.way_to(static_cast<size_t>(stage.value));
+}
+Link CostModel::taps_of(StageId stage) const {
+  return profile_.edges.empty() ? profile_.link : profile_.way_to(static_cast<size_t>(stage.value));
 }
 
 std::vector<LayerRange> balanced_cuts(const std::vector<double>& layer_cost, double embedding, double head,

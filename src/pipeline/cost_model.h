@@ -45,7 +45,6 @@ class CostModel {
 
  private:
   static constexpr double kRowBytes = 32.0, kFloatBytes = sizeof(float), kHalfBytes = sizeof(Half);
-  Link direct(StageId stage) const;
 
   Profile profile_;
   std::vector<LayerRange> cuts_;

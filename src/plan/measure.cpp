@@ -33,8 +33,8 @@ void mend(CostCurve& measured) {
 
 CostCurve draft_pass(const Profile& measured, int32_t n_layers) {
   CostCurve pass;
-  for (const CostCurve::Point& head : measured.head.points)
-    pass.points.push_back({head.rows, n_layers * measured.layer.at(head.rows) + head.seconds});
+  for (const CostCurve::Point& layer : measured.layer.points)
+    pass.points.push_back({layer.rows, n_layers * layer.seconds + measured.head.at(layer.rows)});
   return pass;
 }
 

@@ -49,8 +49,8 @@ class Assembler {
   Status add_remote_target(PipelineOptions options) {
     if (parts_.profile && parts_.profile->draft_on)
       return input_error("--profile " + parts_.profile->name +
-                         ": draft_on can't be kept to with --hosts, where drafts run beside the coordinator: leave it "
-                         "out, or give --stages");
+                         ": draft_on can't be kept to with --hosts: leave it out, and say it by --draft-on, or give "
+                         "--stages");
     options.threads = parts_.host_threads;
     options.stored = parts_.memo != nullptr;
     SLUICE_TRY(RemotePlan plan, remote_plan(*parts_.model, parts_.hosts, options));
@@ -117,10 +117,11 @@ class Assembler {
   }
 
   Status add_remote_draft(const ModelFile& draft, PipelineOptions options, size_t i) {
-    if (draft.vocabulary_path() != draft.path())
-      return input_error("--draft " + draft.path() + " is a head of the model and runs where you type: leave role = " +
-                         "\"draft\" out, or give a whole model");
+    SLUICE_TRY_STATUS(check_moves(draft));
     options.threads = parts_.host_threads;
+    const auto address = [](const HostOptions& host) { return host.address.text(); };
+    const auto stage = std::ranges::find(parts_.hosts, address(parts_.draft_hosts[i]), address);
+    if (stage != parts_.hosts.end()) engine_.drafts.back().shares = static_cast<size_t>(stage - parts_.hosts.begin());
     SLUICE_TRY(RemotePlan plan, remote_plan(draft, std::span(&parts_.draft_hosts[i], 1), options));
     if (parts_.profile) {
       SLUICE_TRY(auto costs, parts_.profile->for_draft(i, parts_.drafts.size()));

@@ -8,6 +8,8 @@ std::string Contender::name() const {
   return text;
 }
 
+bool Contender::drafts() const { return method != "ar" && sources != std::vector{SourceKind::kNgram}; }
+
 std::vector<Contender> contenders(bool with_draft) {
   if (!with_draft) return {{"ar", {}, {}, {}}, {"specpipe", {}, {}, {}}, {"surge", {}, {}, {}}, {"sd", {}, {}, {}}};
   const std::vector<SourceKind> text = {SourceKind::kNgram}, both = {SourceKind::kNgram, SourceKind::kDraft};

@@ -17,6 +17,8 @@ struct Contender {
 
   // "sd --depth 3".
   std::string name() const;
+  // Whether it asks a draft model, if there is one.
+  bool drafts() const;
 };
 
 // Plain decoding first. Without a draft model all guess by the text itself. (No method of a head is among them: the

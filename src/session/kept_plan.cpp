@@ -55,7 +55,10 @@ std::optional<KeptPlan> find_plan(const PlanKey& key) {
   const json j = json::parse(file, nullptr, /*allow_exceptions=*/false);
   try {
     if (j.at("for") != key.text()) return std::nullopt;
+    const auto draft_on = DraftPlace::parse(j.at("draft_on").get<std::string>());
+    if (!draft_on) return std::nullopt;
     return KeptPlan{.cuts = j.at("cuts").get<std::vector<int32_t>>(),
+                    .draft_on = *draft_on,
                     .contender = j.at("best").get<std::string>(),
                     .tokens_per_second = j.at("tokens_per_second").get<double>(),
                     .plain_tokens_per_second = j.at("plain_tokens_per_second").get<double>()};
@@ -70,6 +73,7 @@ Status keep_plan(const PlanKey& key, const KeptPlan& plan) {
   std::filesystem::create_directories(plans_folder(), ignored);
   const json j = {{"for", key.text()},
                   {"cuts", plan.cuts},
+                  {"draft_on", plan.draft_on.text()},
                   {"best", plan.contender},
                   {"tokens_per_second", plan.tokens_per_second},
                   {"plain_tokens_per_second", plan.plain_tokens_per_second}};

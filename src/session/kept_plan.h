@@ -9,6 +9,7 @@
 #include "base/profile.h"
 #include "base/result.h"
 #include "session/contender.h"
+#include "session/draft_place.h"
 
 namespace sluice {
 
@@ -31,7 +32,8 @@ std::string pace_of(const Profile& profile);
 
 struct KeptPlan {
   std::vector<int32_t> cuts;  // first layers of the second, third, … stage
-  std::string contender;      // Contender::name() of the method that promised most
+  DraftPlace draft_on = {};   // where the draft model promised most
+  std::string contender;      // Contender::name() of the method that did
   double tokens_per_second = 0, plain_tokens_per_second = 0;
 
   // The contender of that name, if this release knows it.

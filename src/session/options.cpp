@@ -46,10 +46,23 @@ Status check_hosts(const SessionOptions& options) {
   return {};
 }
 
+Status check_draft_place(const SessionOptions& options) {
+  if (!options.draft_on) return {};
+  const std::string asked = "--draft-on " + options.draft_on->text();
+  const bool on_host = options.draft_on->kind == DraftPlace::Kind::kHost;
+  if (options.job) return input_error(asked + ": over MPI draft models run beside rank 0: leave it out");
+  if (on_host && options.hosts.empty())
+    return input_error(asked + " is for --hosts: name them, or give the number of a stage");
+  if (!on_host && options.hosts.empty() && options.profile.empty() && !options.simulated())
+    return input_error(asked + " is for --hosts and --profile: in one process all share its cores; leave it out");
+  return {};
+}
+
 }  // namespace
 
 Status check(const SessionOptions& options) {
   SLUICE_TRY_STATUS(check_hosts(options));
+  SLUICE_TRY_STATUS(check_draft_place(options));
   if (options.compute == Compute::kLazy && !options.simulated())
     return input_error("--compute lazy works only on a simulated clock: add --executor virtual");
   const bool can_be_stored = !options.simulated() && !options.profile.empty() && !options.memo.empty();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "compute/stage_runner.h"
 #include "engine/request.h"
 #include "model/hub.h"
+#include "session/draft_place.h"
 #include "session/policy.h"
 #include "transport/address.h"
 
@@ -61,11 +63,13 @@ struct SessionOptions {
   ExecutorKind executor = ExecutorKind::kThreads;
   std::vector<HostOptions> hosts;        // of the target's stages, one each; empty: they are in this process
   std::vector<HostOptions> draft_hosts;  // of the first draft models, one each; the others are in this process
-  std::shared_ptr<MpiJob> job;           // whose ranks are the hosts; null: they are reached over TCP
-  std::string secret;                    // a file; without one the hosts are this machine
-  std::vector<HostAddress> spares;       // who takes the stages of a host that is lost, in this order
-  double patience = policy::kPatience;   // seconds that a silent host is given
-  std::string profile;                   // empty: `uniform` when simulated, else not paced
+  // Of all draft models, whatever else says where they run. None: as draft_hosts, the profile or the plan has it.
+  std::optional<DraftPlace> draft_on;
+  std::shared_ptr<MpiJob> job;          // whose ranks are the hosts; null: they are reached over TCP
+  std::string secret;                   // a file; without one the hosts are this machine
+  std::vector<HostAddress> spares;      // who takes the stages of a host that is lost, in this order
+  double patience = policy::kPatience;  // seconds that a silent host is given
+  std::string profile;                  // empty: `uniform` when simulated, else not paced
   Compute compute = Compute::kFull;
   std::string memo;     // a file that keeps what lazy runs computed, for stored ones too; empty: none
   int32_t context = 0;  // 0: the model's, at most policy::kDefaultContext

@@ -37,6 +37,7 @@ Result<Session> Session::open(const SessionOptions& options, Heads heads, const 
   Session session;
   session.options_ = options;
   session.asked_threads_ = options.threads;
+  session.draft_on_ = options.draft_on;
   session.compared_ = compared;
   SLUICE_TRY_STATUS(session.take_hosts());
   SLUICE_TRY_STATUS(session.open_model());
@@ -65,6 +66,7 @@ Result<Session> Session::open(const SessionOptions& options, Heads heads, const 
     return input_error(
         "--activations f16 is how stages send each other states, and there is one stage: leave it out, or add --stages "
         "or --hosts");
+  SLUICE_TRY_STATUS(session.place_drafts());
   if (options.threads == 0) {  // simulated stages take turns, and stages elsewhere have cores of their own
     const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
     const bool alone = options.simulated() || !options.hosts.empty();
@@ -159,7 +161,8 @@ Result<PlanKey> Session::plan_key() const {
   return key;
 }
 
-// Of hosts its cuts, unless others are asked for; and what `auto` begins with, unless options or sources of it are.
+// Of hosts its cuts, unless others are asked for; and what `auto` begins with and where the draft model runs then,
+// unless something of it is.
 Status Session::take_plan() {
   if (!has_plans()) return {};
   SLUICE_TRY(const PlanKey key, plan_key());
@@ -173,14 +176,39 @@ Status Session::take_plan() {
   const bool is_open = request.method == kAutoMethod && !auto_head_ && request.sources.empty() &&
                        options_.ngram_corpus.empty() && request.method_options == MethodOptions();
   if (is_open) best_ = plan->best(!drafts_.empty());
-  if (best_) planned_ += (planned_.empty() ? "" : ", ") + std::string("auto begins with ") + best_->name();
+  const auto say = [this](const std::string& what) { planned_ += (planned_.empty() ? "" : ", ") + what; };
+  if (best_ && best_->drafts() && !drafts_.empty() && !draft_on_ && options_.draft_hosts.empty()) {
+    draft_on_ = plan->draft_on;
+    if (*draft_on_ != DraftPlace()) say("the draft model " + draft_on_->for_people());
+  }
+  if (best_) say("auto begins with " + best_->name());
   return {};
+}
+
+// On hosts they are held by those; else the profile's prices are of where they are.
+Status Session::place_drafts() {
+  if (!draft_on_) return {};
+  SLUICE_TRY_STATUS(draft_on_->check(!drafts_.empty() || !heads_.empty(), cuts_.size()));
+  if (options_.hosts.empty()) return {};
+  HostOptions host{.address = draft_on_->host};
+  if (draft_on_->kind == DraftPlace::Kind::kStage) host = options_.hosts[static_cast<size_t>(draft_on_->stage)];
+  options_.draft_hosts.assign(*draft_on_ == DraftPlace() ? 0 : drafts_.size(), host);
+  return {};
+}
+
+std::optional<Profile> Session::prices() const {
+  std::optional<Profile> prices = profile_;
+  if (!prices || !draft_on_ || !options_.hosts.empty()) return prices;
+  prices->draft_on.reset();
+  if (draft_on_->kind == DraftPlace::Kind::kStage) prices->draft_on = draft_on_->stage;
+  return prices;
 }
 
 void Session::take_prices(const Profile& profile, std::vector<LayerRange> cuts) {
   SLUICE_CHECK(options_.simulated(), "real stages take the time that they take");
   profile_ = profile;
   profile_name_ = profile.name;
+  draft_on_.reset();
   cuts_ = std::move(cuts);
   options_.stages = static_cast<int32_t>(cuts_.size());
 }
@@ -229,7 +257,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
               .on_host = options_.on_host,
               .on_weights_sent = options_.on_weights_sent,
               .host_threads = asked_threads_,
-              .profile = profile_,
+              .profile = prices(),
               .memo = memo_,
               .memo_file = options_.memo,
               .kv = options_.kv,

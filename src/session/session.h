@@ -66,8 +66,8 @@ class Session {
   }
   Result<std::unique_ptr<Engine>> make_engine(const std::string& method, int32_t n_requests) const;
 
-  // Goes on with other stages, at the prices of a profile; what was computed is kept. REQUIRES: a simulated clock; the
-  // profile is for so many stages.
+  // Goes on with other stages, at the prices of a profile, which say where drafts run; what was computed is kept.
+  // REQUIRES: a simulated clock; the profile is for so many stages.
   void take_prices(const Profile& profile, std::vector<LayerRange> cuts);
 
   // The tokens of a prompt or of a conversation, whose messages can't write the template's control tokens (ChatText).
@@ -105,6 +105,8 @@ class Session {
   Status check_source_head() const;
   Status take_cuts();
   Status take_plan();
+  Status place_drafts();
+  std::optional<Profile> prices() const;
   void watch_files();
   MemoryNeed memory_need() const;
   std::vector<std::string> methods() const;
@@ -127,7 +129,8 @@ class Session {
   std::vector<LayerRange> cuts_;
   std::optional<Profile> profile_;
   std::string profile_name_;
-  std::optional<Contender> best_;  // what `auto` begins with, by the plan
+  std::optional<DraftPlace> draft_on_;  // as was asked for, or as the plan says
+  std::optional<Contender> best_;       // what `auto` begins with, by the plan
   std::string planned_;
   double load_seconds_ = 0;
 };

@@ -106,6 +106,23 @@ Profile with_drafts(int n) {
   return profile;
 }
 
+TEST(Profile, WhereEdgesAreGivenDraftModelsAreALinkAwayThereAndBack) {
+  const auto profile = Profile::parse(
+      R"({"stage": {"points": [[1, 1]]}, "draft": {"points": [[1, 0.5]]}, "link": {"latency": 0.25},
+          "edges": [{"latency": 0}, {"latency": 0.125}, {"latency": 0}]})",
+      "far");
+  ASSERT_TRUE(profile) << profile.error().message;
+  const auto draft = profile->for_draft(0, 1);
+  ASSERT_EQ(draft->edges.size(), 2u);
+  for (const Link& way : draft->edges) EXPECT_DOUBLE_EQ(way.latency, 0.25);
+  EXPECT_DOUBLE_EQ(draft->stage.times(3).at(2), 3 * draft->stage.at(2));
+  Profile shared = *profile;
+  shared.draft_on = 1;
+  EXPECT_TRUE(shared.for_draft(0, 1)->edges.empty()) << "stage 1 is beside the coordinator";
+  shared.direct = {{.latency = 0.5}, {.latency = 0.75}};
+  EXPECT_DOUBLE_EQ(shared.for_draft(0, 1)->edges.front().latency, 0.75) << "it is where stage 1 is";
+}
+
 TEST(Profile, SpeedsAndASharedDeviceAreOfStagesThatThereAre) {
   const auto profile = Profile::parse(
       R"({"stage": {"points": [[1, 1]]}, "draft": {"points": [[1, 0.5]]}, "speeds": [1, 0.25], "draft_on": 1})", "two");

@@ -47,8 +47,8 @@ const std::map<std::string, std::set<std::string>> kGroups = {
     {"Where guesses come from", {"--head", "--source", "--ngram-corpus", "--draft-vocab"}},
     {"Verification", {"--verify", "--lossy", "--lossy-p"}},
     {"Pipeline",
-     {"--cuts", "--executor", "--hosts", "--spares", "--relay", "--secret", "--patience", "--activations", "--profile",
-      "--compute", "--memo"}},
+     {"--cuts", "--executor", "--hosts", "--spares", "--relay", "--draft-on", "--secret", "--patience", "--activations",
+      "--profile", "--compute", "--memo"}},
     {"Memory and processor", {"--context", "--kv", "--threads"}},
     {"Text", {"--top-k", "--top-p", "--min-p", "--repeat-penalty", "--raw", "--ignore-eos"}}};
 

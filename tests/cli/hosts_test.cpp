@@ -412,6 +412,21 @@ TEST(Hosts, ADraftModelRunsWhereTheFileSays) {
       fails(run(of_file("draft.toml", stages + host_table(b, "role = \"draft\"\n"))), 2, {"--hosts", "--draft"}));
 }
 
+TEST(Hosts, ADraftModelRunsWhereItIsAskedTo) {
+  const StageProcess a, b, c;
+  Arguments method = {"--method", "surge", "--draft", draft_of_small_model()};
+  const json here = answer(method);
+  method.insert(method.end(), {"--hosts", addresses({&a, &b}), "--draft-on"});
+  for (const std::string& place : {std::string("here"), std::string("0"), std::string("1"), c.address}) {
+    Arguments there = method;
+    there.push_back(place);
+    EXPECT_EQ(answer(there)["tokens"], here["tokens"]) << place;
+  }
+  EXPECT_TRUE(fails(run({"--hosts", a.address, "--method", "ar", "--draft-on", "0"}), 2, {"--draft-on 0", "--draft"}));
+  method.push_back("2");
+  EXPECT_TRUE(fails(run(method), 2, {"--draft-on 2", "0 to 1"}));
+}
+
 TEST(Hosts, MistakesInTheirFileAreNamed) {
   const StageProcess a, b;
   EXPECT_TRUE(fails(run(of_file("wrong.toml", "[[host]]\naddress = \"a:b\"\n")), 2, {"wrong.toml:2", "HOST:PORT"}));
@@ -704,6 +719,28 @@ TEST(Hosts, ThatAreTooSlowToBeOfUseAreLeftOut) {
   EXPECT_EQ(plan["hosts"], json::array({a.address})) << plan;
   EXPECT_EQ(plan["left_out"], json::array({b.address}));
   EXPECT_EQ(plan["stages"], 1);
+}
+
+// Whatever it finds, there are several places for it, and what it says can be typed.
+TEST(Hosts, ArePlannedForWithADraftModel) {
+  const StageProcess a, b;
+  Arguments there = {
+      "-m",        small_model(), "--draft", draft_of_small_model(), "--hosts", addresses({&a, &b}), "-n", "16",
+      "--threads", "1",           "--json"};
+  const json plan = plan_over(there);
+  EXPECT_GE(plan["draft_places"].size(), 2u) << plan;
+  const std::string place = plan["draft_on"], command = plan["command"];
+  EXPECT_EQ(command.find("--draft-on " + place) != command.npos, place != "here") << plan;
+  std::string hosts;
+  for (const json& host : plan["hosts"]) hosts += (hosts.empty() ? "" : ",") + host.get<std::string>();
+  EXPECT_NE(command.find("--hosts " + hosts), command.npos) << command;
+  Arguments by_it = {"--draft", draft_of_small_model(), "--hosts", hosts};
+  EXPECT_EQ(answer(by_it)["tokens"], answer({"--draft", draft_of_small_model()})["tokens"]);
+  const json elsewhere = plan_over(there, {"--draft-on", b.address});
+  EXPECT_NE(elsewhere["draft_on"], "here");
+  EXPECT_EQ(elsewhere["draft_places"], json::array());
+  *(std::ranges::find(there, "--hosts") + 1) = addresses({&a, &a});
+  EXPECT_LE(plan_over(there)["hosts"].size(), 2u) << "one that holds two stages is not freed by leaving out one";
 }
 
 }  // namespace

@@ -29,11 +29,11 @@ const std::string& draft() {
   return path;
 }
 
-Arguments planning(const Arguments& more, const std::string& max_tokens = "16") {
+Arguments planning(const Arguments& more, const std::string& max_tokens = "16", const std::string& model = target()) {
   const std::string folder = temp_path("plan-data");
   std::filesystem::create_directories(folder);
   write_file("plan-data/few.jsonl", "{\"turns\": [\"one two one two\"]}\n{\"turns\": [\"so?\"]}\n");
-  Arguments all = {"plan", "-m", target(), "--data", folder, "--tasks", "few", "-n", max_tokens, "--json"};
+  Arguments all = {"plan", "-m", model, "--data", folder, "--tasks", "few", "-n", max_tokens, "--json"};
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -73,6 +73,84 @@ TEST(Plan, NamesTheMethodThatPromisesMostAndRunBeginsWithIt) {
   EXPECT_NE(ran_by_it.err.find("by sluice plan: auto begins with " + best + "\n"), std::string::npos) << ran_by_it.err;
   run.insert(run.end(), {"--method", "specpipe"});
   EXPECT_EQ(run_program(run).err, "") << "what is named stays";
+}
+
+// A model that drafts for itself: what it guesses is right, and what that costs is the profile's.
+const std::string& sure() {
+  static const std::string path = write_tiny_model({.n_layers = 6,
+                                                    .d_model = 32,
+                                                    .n_heads = 2,
+                                                    .n_kv_heads = 1,
+                                                    .d_ff = 64,
+                                                    .weight_scale = 0.7f,
+                                                    .output_scale = 8.0f,
+                                                    .seed = 72},
+                                                   temp_path("plan-sure.gguf"));
+  return path;
+}
+
+Arguments planning_at(const std::string& profile, const Arguments& more = {}) {
+  Arguments all = {"--draft", sure(), "--stages", "2", "--profile", profile, "--limit", "1"};
+  all.insert(all.end(), more.begin(), more.end());
+  return planning(all, "32", sure());
+}
+
+json planned_at(const std::string& profile, const Arguments& more = {}) {
+  const Ran ran = run_program(planning_at(profile, more));
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  return json::parse(ran.out, nullptr, false);
+}
+
+double promised(const json& plan, const std::string& place) {
+  for (const json& tried : plan["draft_places"])
+    if (tried["draft_on"] == place) return tried["tokens_per_second"];
+  ADD_FAILURE() << place << " is not among " << plan["draft_places"];
+  return 0;
+}
+
+// A row more costs the stages nothing, a draft pass a quarter of a step.
+TEST(Plan, LeavesTheDraftModelWhereItSlowsNoStage) {
+  const std::string profile =
+      write_file("plan-own.json", R"({"name": "own", "stage": {"points": [[1, 0.002], [64, 0.002]]},
+    "draft": {"points": [[1, 0.0005], [64, 0.0005]]}})");
+  const json plan = planned_at(profile);
+  EXPECT_EQ(plan["draft_on"], "here") << plan;
+  EXPECT_EQ(plan["draft_places"].size(), 3u);
+  EXPECT_GT(promised(plan, "here"), 1.05 * promised(plan, "0"));
+  EXPECT_EQ(plan["command"].get<std::string>().find("--draft-on"), std::string::npos);
+}
+
+// Beside the coordinator a draft pass takes as long as eight steps, on the last stage's device a fifth of one.
+TEST(Plan, PutsTheDraftModelOnAFasterDevice) {
+  const std::string profile =
+      write_file("plan-fast.json", R"({"name": "fast", "layer": {"points": [[1, 0.001], [64, 0.001]]},
+    "draft": {"points": [[1, 0.008], [64, 0.008]]}, "speeds": [1, 40]})");
+  const json plan = planned_at(profile);
+  EXPECT_EQ(plan["draft_on"], "1") << plan;
+  EXPECT_GT(promised(plan, "1"), 1.05 * promised(plan, "here"));
+  EXPECT_NE(plan["command"].get<std::string>().find(" --draft-on 1 "), std::string::npos) << plan["command"];
+  EXPECT_NEAR(plan["seconds"]["draft"], 0.008 / 40, 1e-9);
+  Arguments run = {"run",    "one two one two", "-m",      sure(),     "--draft", sure(),      "-n",   "16",
+                   "--json", "--executor",      "virtual", "--stages", "2",       "--profile", profile};
+  const Ran by_it = run_program(run);
+  EXPECT_NE(by_it.err.find("by sluice plan: the draft model with stage 1, auto begins with "), std::string::npos)
+      << by_it.err;
+  run.insert(run.end(), {"--draft-on", "here"});
+  const Ran asked = run_program(run);
+  EXPECT_EQ(asked.err.find("draft model"), std::string::npos) << asked.err;
+  EXPECT_EQ(json::parse(asked.out, nullptr, false)["tokens"], json::parse(by_it.out, nullptr, false)["tokens"]);
+}
+
+TEST(Plan, KeepsTheDraftModelWhereTheProfileOrTheUserHasIt) {
+  const std::string profile =
+      write_file("plan-fixed.json", R"({"name": "fixed", "stage": {"points": [[1, 0.002], [64, 0.002]]},
+    "draft": {"points": [[1, 0.002], [64, 0.002]]}, "draft_on": 1})");
+  const json plan = planned_at(profile);
+  EXPECT_EQ(plan["draft_on"], "1");
+  EXPECT_EQ(plan["draft_places"], json::array());
+  EXPECT_EQ(planned_at(profile, {"--draft-on", "here"})["draft_on"], "here");
+  EXPECT_TRUE(fails(run_program(planning_at(profile, {"--draft-on", "2"})), 2, {"--draft-on 2", "0 to 1"}));
+  EXPECT_TRUE(fails(run_program(planning_at(profile, {"--draft-on", "no where"})), 2, {"no where", "HOST:PORT"}));
 }
 
 TEST(Plan, MeasuresWhatNoProfileSays) {

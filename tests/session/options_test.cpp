@@ -33,6 +33,28 @@ TEST(SessionOptions, AStaticTreeFitsIntoABatch) {
   EXPECT_TRUE(check(options));
 }
 
+TEST(SessionOptions, DraftModelsRunWhereThereIsAPlace) {
+  for (const char* text : {"here", "0", "12", "attic:7002", "[fe80::1]:7001"}) {
+    const auto place = DraftPlace::parse(text);
+    ASSERT_TRUE(place) << text;
+    EXPECT_EQ(place->text(), text);
+  }
+  EXPECT_EQ(DraftPlace::parse("attic")->text(), "attic:7001");
+  for (const char* text : {"", "-1", "99999999999", "a:b", "rank 1"}) {
+    const auto place = DraftPlace::parse(text);
+    ASSERT_FALSE(place) << text;
+    EXPECT_NE(place.error().message.find("here"), std::string::npos) << place.error().message;
+  }
+  SessionOptions options{.draft_on = DraftPlace{.kind = DraftPlace::Kind::kStage, .stage = 1}};
+  expect_refused(options, "--profile");
+  options.profile = "paper-8x";
+  EXPECT_TRUE(check(options));
+  options.draft_on = DraftPlace::parse("attic").value();
+  expect_refused(options, "--hosts");
+  options.hosts = {HostOptions{.address = HostAddress::parse("a:1").value()}};
+  EXPECT_TRUE(check(options));
+}
+
 TEST(SessionOptions, SourcesAreThereToBeAsked) {
   SessionOptions options;
   options.request.sources = {SourceKind::kDraft};

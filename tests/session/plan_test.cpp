@@ -24,11 +24,13 @@ const std::string kDearRows = R"({"name": "rows", "source": "made up",
   "draft": {"points": [[1, 0.000317], [16, 0.000919]]}})";
 
 // profile: JSON.
-Result<Session> simulated(const std::string& method = kAutoMethod, const std::string& profile = "") {
+Result<Session> simulated(const std::string& method = kAutoMethod, const std::string& profile = "",
+                          std::optional<DraftPlace> draft_on = {}) {
   SessionOptions options{.model = six_layers().model.path(),
                          .drafts = {five_layers().model.path()},
                          .stages = 3,
                          .executor = ExecutorKind::kVirtual,
+                         .draft_on = draft_on,
                          .compute = Compute::kLazy,
                          .threads = 1};
   if (!profile.empty()) std::ofstream(options.profile = temp_path("profile.json")) << profile;
@@ -144,11 +146,13 @@ TEST(Contenders, BeginWithPlainDecodingAndHaveNamesOfTheirOwn) {
 TEST(KeptPlan, IsFoundForTheSameAlone) {
   const PlanKey key{.model = "m", .drafts = {"d"}, .hosts = {"a:1", "b:2"}, .stages = 2, .pace = {}};
   EXPECT_FALSE(find_plan(key));
-  ASSERT_TRUE(keep_plan(key, {.cuts = {3}, .contender = "sd --depth 3", .tokens_per_second = 5}));
+  const DraftPlace there = DraftPlace::parse("c:3").value();
+  ASSERT_TRUE(keep_plan(key, {.cuts = {3}, .draft_on = there, .contender = "sd --depth 3", .tokens_per_second = 5}));
   ASSERT_TRUE(has_plans());
   const auto plan = find_plan(key);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->cuts, std::vector<int32_t>{3});
+  EXPECT_EQ(plan->draft_on, there);
   ASSERT_TRUE(plan->best(true));
   EXPECT_EQ(plan->best(true)->options.depth, 3);
   EXPECT_FALSE(plan->best(false)) << "it needs the draft";
@@ -178,6 +182,31 @@ TEST(KeptPlan, AutoBeginsWithIt) {
   EXPECT_EQ(simulated("surge")->method(), "surge") << "what was named stays";
   EXPECT_EQ(after->cuts().size(), 3u);
   std::filesystem::remove(before->plan_key()->path());
+}
+
+// Draft passes of half a step: on a device of its own, or in the way of the last stage.
+TEST(KeptPlan, AutoRunsTheDraftModelWhereItSays) {
+  const auto seconds = [](const Session& session) {
+    const auto engine = session.make_engine(1);
+    EXPECT_TRUE(engine);
+    const RequestId id = submit(**engine, session.spec(kTexts[0]));
+    finish(**engine);
+    return (*engine)->figures(id).decode_seconds;
+  };
+  const DraftPlace with_last{.kind = DraftPlace::Kind::kStage, .stage = 2};
+  const auto own = simulated("specpipe"), shared = simulated("specpipe", "", with_last);
+  ASSERT_TRUE(shared) << shared.error().message;
+  const auto too_many = simulated("specpipe", "", DraftPlace{.kind = DraftPlace::Kind::kStage, .stage = 3});
+  ASSERT_FALSE(too_many);
+  EXPECT_NE(too_many.error().message.find("--draft-on 3"), std::string::npos) << too_many.error().message;
+  EXPECT_NE(seconds(*shared), seconds(*own));
+  ASSERT_TRUE(keep_plan(*own->plan_key(), {.cuts = {1, 2}, .draft_on = with_last, .contender = "specpipe"}));
+  const auto planned = simulated();
+  EXPECT_EQ(planned->planned(), "the draft model with stage 2, auto begins with specpipe");
+  EXPECT_EQ(simulated(kAutoMethod, "", DraftPlace{})->planned(), "auto begins with specpipe")
+      << "what is asked for stays";
+  EXPECT_EQ(planned->plan_key()->text(), own->plan_key()->text());
+  std::filesystem::remove(own->plan_key()->path());
 }
 
 }  // namespace
