@@ -115,6 +115,9 @@ class HostsReader {
     if (options.address.host.empty())
       return wrong(table, "this host has no address: add address = \"192.168.1.7:7001\"");
     options.address.name = name;
+    if (options.layers > 0 && host.role != HostRole::kStage)
+      return wrong(*table.get("layers"), "layers is for hosts of stages, and host " + options.address.for_people() +
+                                             " has the role " + name_of(kHostRoles, host.role) + ": leave it out");
     lines_.push_back(table.source().begin.line);
     file_.hosts.push_back(std::move(host));
     return {};
