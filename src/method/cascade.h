@@ -8,8 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "base/result.h"
-
 namespace sluice {
 
 // PipeSpec, Algorithm 1. Stage 0 only produces; stage i > 0 verifies what stage i - 1 has put out and produces the item

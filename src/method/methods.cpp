@@ -3,23 +3,11 @@
 #include <algorithm>
 #include <functional>
 
-#include "method/autoregressive.h"
-#include "method/pipespec.h"
-#include "method/sd.h"
-#include "method/spd.h"
-#include "method/specinfer.h"
-#include "method/specpipe.h"
-#include "method/ssd.h"
-#include "method/surge.h"
+#include "method/makers.h"
 
 namespace sluice {
 
 namespace {
-
-template <class M>
-std::unique_ptr<Method> make(const MethodOptions& options) {
-  return std::make_unique<M>(options);
-}
 
 // Draws of a node where the rows of a step or level are shared out: no node can have more children there.
 int32_t draws_of_width(const MethodOptions& options) { return std::min(options.width, options.children); }
@@ -33,18 +21,17 @@ int32_t draws_of_tree(const MethodOptions& options) {
 bool drafts_tree(const MethodOptions& eagle3) { return eagle3.tree_nodes > 0; }
 
 constexpr MethodEntry kMethods[] = {
-    {"ar", [](const MethodOptions&) -> MethodTraits { return {.speculates = false}; },
-     [](const MethodOptions&) -> std::unique_ptr<Method> { return std::make_unique<Autoregressive>(); }},
+    {"ar", [](const MethodOptions&) -> MethodTraits { return {.speculates = false}; }, make_autoregressive},
     {"sd",
      [](const MethodOptions&) -> MethodTraits {
        return {.takes_chains = true, .foretells = true, .fills_pipeline = false, .draws = 1};
      },
-     make<SpeculativeDecoding>},
+     make_sd},
     {"specinfer",
      [](const MethodOptions& options) -> MethodTraits {
        return {.fills_pipeline = false, .draws = draws_of_tree(options)};
      },
-     make<SpecInfer>},
+     make_specinfer},
     // EAGLE-3 (Li et al., 2025): a head on the target's own features drafts token by token, a chain of K tokens or,
     // with a budget of nodes, the dynamic tree of EAGLE-2: the likeliest nodes down to the depth.
     {"eagle3",
@@ -54,41 +41,39 @@ constexpr MethodEntry kMethods[] = {
                .fills_pipeline = false,
                .draws = drafts_tree(options) ? draws_of_tree(options) : 1};
      },
-     [](const MethodOptions& options) {
-       return drafts_tree(options) ? make<SpecInfer>(options) : make<SpeculativeDecoding>(options);
-     }},
+     [](const MethodOptions& options) { return drafts_tree(options) ? make_specinfer(options) : make_sd(options); }},
     // P-EAGLE (Hui et al., 2026): the head drafts a chain of K tokens in one pass.
     {"p-eagle",
      [](const MethodOptions&) -> MethodTraits {
        return {.head = HeadKind::kPEagle, .takes_chains = true, .fills_pipeline = false, .draws = 1};
      },
-     make<SpeculativeDecoding>},
+     make_sd},
     // PPSD (Li et al., 2025): SPD's schedule with an early exit as the source. The exit reads what the first stage has
     // just computed, so its guess comes after the step instead of beside it, and the first stage waits for it.
     {"ppsd",
      [](const MethodOptions& options) -> MethodTraits {
        return {.head = HeadKind::kExit, .draws = draws_of_width(options)};
      },
-     make<SpeculativePipelineDecoding>},
+     make_spd},
     {"spd",
      [](const MethodOptions& options) -> MethodTraits {
        return {.head = HeadKind::kSpd, .draws = draws_of_width(options)};
      },
-     make<SpeculativePipelineDecoding>},
+     make_spd},
     {"specpipe", [](const MethodOptions& options) -> MethodTraits { return {.draws = draws_of_width(options)}; },
-     make<SpecPipe>},
+     make_specpipe},
     {"surge",
      [](const MethodOptions& options) -> MethodTraits {
        return {.wants_text = true, .takes_chains = true, .foretells = true, .draws = draws_of_width(options)};
      },
-     make<Surge>},
+     make_surge},
     {"pipespec", [](const MethodOptions&) -> MethodTraits { return {.has_hierarchy = true, .fills_pipeline = false}; },
-     make<PipeSpec>},
+     make_pipespec},
     {"ssd",
      [](const MethodOptions& options) -> MethodTraits {
        return {.has_fallback = options.fallback != Fallback::kDraft, .fills_pipeline = false, .draws = 1};
      },
-     make<Ssd>},
+     make_ssd},
 };
 
 std::vector<std::string> names_of(const std::function<bool(const MethodTraits&)>& are_wanted) {

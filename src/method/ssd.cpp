@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "method/chain.h"
+#include "method/makers.h"
 #include "method/policy.h"
 #include "theory/theory.h"
 
@@ -181,5 +182,7 @@ std::vector<int> Ssd::fan_out() const {
   const PowerLaw law = fit_power_law(measured).value_or(policy::kMissesBefore);
   return best_fanout(accepted_length_distribution(acceptance, length_), law, budget_);
 }
+
+std::unique_ptr<Method> make_ssd(const MethodOptions& options) { return std::make_unique<Ssd>(options); }
 
 }  // namespace sluice

@@ -1,5 +1,3 @@
-#include "method/pipespec.h"
-
 #include <algorithm>
 #include <random>
 

@@ -1,5 +1,3 @@
-#include "method/sd.h"
-
 #include "method/scripted.h"
 
 namespace sluice {

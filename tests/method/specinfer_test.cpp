@@ -1,5 +1,3 @@
-#include "method/specinfer.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -1,5 +1,3 @@
-#include "method/surge.h"
-
 #include <algorithm>
 #include <cmath>
 #include <random>
