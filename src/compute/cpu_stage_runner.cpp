@@ -16,31 +16,157 @@ namespace {
 
 class CpuStageRunner final : public StageRunner {
  public:
-  static Result<std::unique_ptr<StageRunner>> create(const ModelFile& model, const StageOptions& options);
+  static Result<std::unique_ptr<StageRunner>> create(const ModelFile& model, const StageOptions& options) {
+    SLUICE_TRY(StageWeights weights, model.map(options.range, options.with_embedding, options.with_head));
+    std::unique_ptr<CpuStageRunner> runner(new CpuStageRunner(model, options, std::move(weights)));
+    // The largest matrix first: while it is packed, it is in memory twice.
+    if (options.with_head) SLUICE_TRY_STATUS(runner->prepare_head());
+    SLUICE_TRY_STATUS(runner->prepare_layers());
+    runner->measure_fetching();
+    return runner;
+  }
 
   const StageOptions& options() const override { return options_; }
   Exactness exactness() const override { return kCpuExactness; }
-  void enter(std::span<const PathUpdate> updates, std::span<const Row> rows) override;
-  void run(std::span<const Row> rows, std::span<float> hidden) override;
+
+  void enter(std::span<const PathUpdate> updates, std::span<const Row> rows) override {
+    for (const PathUpdate& update : updates) paths_.apply(update);
+    for (const Row& row : rows) paths_.enter(row);
+  }
+
+  void run(std::span<const Row> rows, std::span<float> hidden) override {
+    const auto d = static_cast<size_t>(h_.d_model);
+    SLUICE_CHECK(static_cast<int64_t>(rows.size()) <= options_.max_rows, "a batch is wider than max_rows");
+    SLUICE_CHECK(hidden.size() == rows.size() * d, "hidden states of another size");
+    if (rows.empty()) return;
+    rows_in_taps_ = rows.size();
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows_[i].cell = rows[i].cell;
+      rows_[i].position = rows[i].position;
+      paths_.find(rows[i], rows_[i].path);
+    }
+    block_.begin({rows_.data(), rows.size()});
+    block_.run([&](CpuBlock::Thread& thread) {
+      const Part mine = thread.rows();
+      if (options_.with_embedding)
+        for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i)
+          embed(rows[i].token, hidden.subspan(i * d, d));
+      thread.find_angles();
+      thread.own_rows_written();
+      for (int32_t i = 0; i < options_.range.count(); ++i) {
+        keep_tap(options_.range.first + i, hidden.data(), mine);
+        block(thread, layers_[static_cast<size_t>(i)], hidden.data());
+        if (!is_rounded(options_.range.first + i + 1)) continue;
+        round(hidden.data(), mine);
+        thread.own_rows_written();
+      }
+      keep_tap(options_.range.last, hidden.data(), mine);
+    });
+    forget_embedding(rows.size());
+  }
+
   std::span<const float> tap(size_t i) const override {
     return {taps_[i].as<float>(), rows_in_taps_ * static_cast<size_t>(h_.d_model)};
   }
   uint64_t take_out_of_range() override { return n_beyond_.exchange(0); }
-  void logits(std::span<const float> hidden, std::span<float> logits) override;
-  Spread spread() override;
+
+  void logits(std::span<const float> hidden, std::span<float> logits) override {
+    SLUICE_CHECK(head_.has_value(), "logits of a stage without a head");
+    const auto n = std::ssize(hidden) / h_.d_model;
+    SLUICE_CHECK(std::ssize(hidden) == n * h_.d_model && std::ssize(logits) == n * n_logits_,
+                 "hidden states or logits of another size");
+    for (int64_t first = 0; first < n; first += options_.max_rows) {
+      block_.begin(std::min<int64_t>(n - first, options_.max_rows));
+      block_.run([&](CpuBlock::Thread& thread) {
+        thread.normalise(hidden.data() + first * h_.d_model, head_->norm, head_->formats);
+        thread.product(head_->output, logits.data() + first * n_logits_);
+      });
+    }
+  }
+
+  Spread spread() override {
+    ThreadTeam& team = block_.team();
+    return {static_cast<size_t>(team.size()), [&team](size_t n, const Spread::Part& part) {
+              Pieces pieces;
+              team.run([&](int thread) {
+                const auto next = [&] { return pieces.take(static_cast<int64_t>(n), 1, static_cast<int64_t>(n)); };
+                for (Part piece = next(); !piece.empty(); piece = next())
+                  part(static_cast<size_t>(piece.begin), static_cast<size_t>(thread));
+              });
+            }};
+  }
 
  private:
-  CpuStageRunner(const ModelFile& model, const StageOptions& options, StageWeights weights);
-  Status prepare_layers();
-  Status prepare_head();
-  void measure_fetching();
+  CpuStageRunner(const ModelFile& model, const StageOptions& options, StageWeights weights)
+      : options_(options),
+        h_(model.hparams()),
+        n_logits_(options.n_logits > 0 ? std::min(options.n_logits, model.n_logits()) : model.n_logits()),
+        weights_(std::move(weights)),
+        paths_(options.n_cells),
+        block_(h_, vector_or_empty(weights_.rope_factors), options.n_cells, options.max_rows, options.threads),
+        rows_(static_cast<size_t>(options.max_rows)) {
+    for (size_t i = 0; i < options.taps.size(); ++i)
+      taps_.emplace_back(static_cast<size_t>(options.max_rows) * static_cast<size_t>(h_.d_model) * sizeof(float));
+  }
+
+  Status prepare_layers() {
+    layers_.reserve(weights_.layers.size());
+    for (const LayerWeights& w : weights_.layers) {
+      SLUICE_TRY(Layer layer,
+                 make_layer(packer(), w, KvLayer(block_.shape(), options_.n_cells, options_.kv == KvType::kF16)));
+      block_.reserve(layer);
+      layers_.push_back(std::move(layer));
+    }
+    return {};
+  }
+
+  Status prepare_head() {
+    weights_.output.ne[1] = n_logits_;
+    SLUICE_TRY(head_, make_head(packer()));
+    block_.reserve(head_->formats, h_.d_model);
+    return {};
+  }
+
+  void measure_fetching() {
+    std::vector<const Linear*> matrices;
+    for (const Layer& layer : layers_) matrices.insert(matrices.end(), {&layer.gate, &layer.up, &layer.down});
+    measure_fetch_distance(matrices, block_.team());
+  }
+
   Packer packer() { return {weights_, packed_, block_.team()}; }
 
-  void embed(Token token, std::span<float> out) const;
-  void forget_embedding(size_t n_read);
-  void keep_tap(int32_t layer, const float* hidden, Part rows);
+  void embed(Token token, std::span<float> out) const {
+    if (options_.foreign_tokens && token >= weights_.token_embedding.ne[1])
+      std::fill(out.begin(), out.end(), 0.0f);
+    else
+      copy_row_f32(weights_.token_embedding, token, out);
+  }
+
+  // Each row that is read of the embedding brings its neighbours into memory, and a long prompt all of it.
+  void forget_embedding(size_t n_read) {
+    constexpr size_t kMostRows = 64;
+    rows_embedded_ += n_read;
+    const bool is_head_too = head_ && !head_->output.is_packed();  // then its pages are read all the time
+    if (!options_.with_embedding || is_head_too || rows_embedded_ < kMostRows) return;
+    weights_.release(weights_.token_embedding);
+    rows_embedded_ = 0;
+  }
+
+  // Every thread keeps its own rows, which it finished itself or which a barrier has made visible.
+  void keep_tap(int32_t layer, const float* hidden, Part rows) {
+    for (size_t i = 0; i < taps_.size(); ++i)
+      if (options_.taps[i] == layer)
+        std::copy(hidden + rows.begin * h_.d_model, hidden + rows.end * h_.d_model,
+                  taps_[i].as<float>() + rows.begin * h_.d_model);
+  }
+
   bool is_rounded(int32_t layer) const { return std::ranges::find(options_.rounded, layer) != options_.rounded.end(); }
-  void round(float* hidden, Part rows);
+
+  // Its own rows, as with taps.
+  void round(float* hidden, Part rows) {
+    const std::span mine(hidden + rows.begin * h_.d_model, hidden + rows.end * h_.d_model);
+    if (const int64_t n = round_to_half(mine); n > 0) n_beyond_ += static_cast<uint64_t>(n);
+  }
 
   StageOptions options_;
   HyperParameters h_;
@@ -57,145 +183,6 @@ class CpuStageRunner final : public StageRunner {
   size_t rows_embedded_ = 0;  // since the embedding's pages were given back
   std::atomic<uint64_t> n_beyond_ = 0;
 };
-
-CpuStageRunner::CpuStageRunner(const ModelFile& model, const StageOptions& options, StageWeights weights)
-    : options_(options),
-      h_(model.hparams()),
-      n_logits_(options.n_logits > 0 ? std::min(options.n_logits, model.n_logits()) : model.n_logits()),
-      weights_(std::move(weights)),
-      paths_(options.n_cells),
-      block_(h_, vector_or_empty(weights_.rope_factors), options.n_cells, options.max_rows, options.threads),
-      rows_(static_cast<size_t>(options.max_rows)) {
-  for (size_t i = 0; i < options.taps.size(); ++i)
-    taps_.emplace_back(static_cast<size_t>(options.max_rows) * static_cast<size_t>(h_.d_model) * sizeof(float));
-}
-
-Result<std::unique_ptr<StageRunner>> CpuStageRunner::create(const ModelFile& model, const StageOptions& options) {
-  SLUICE_TRY(StageWeights weights, model.map(options.range, options.with_embedding, options.with_head));
-  std::unique_ptr<CpuStageRunner> runner(new CpuStageRunner(model, options, std::move(weights)));
-  // The largest matrix first: while it is packed, it is in memory twice.
-  if (options.with_head) SLUICE_TRY_STATUS(runner->prepare_head());
-  SLUICE_TRY_STATUS(runner->prepare_layers());
-  runner->measure_fetching();
-  return runner;
-}
-
-Status CpuStageRunner::prepare_layers() {
-  layers_.reserve(weights_.layers.size());
-  for (const LayerWeights& w : weights_.layers) {
-    SLUICE_TRY(Layer layer,
-               make_layer(packer(), w, KvLayer(block_.shape(), options_.n_cells, options_.kv == KvType::kF16)));
-    block_.reserve(layer);
-    layers_.push_back(std::move(layer));
-  }
-  return {};
-}
-
-Status CpuStageRunner::prepare_head() {
-  weights_.output.ne[1] = n_logits_;
-  SLUICE_TRY(head_, make_head(packer()));
-  block_.reserve(head_->formats, h_.d_model);
-  return {};
-}
-
-void CpuStageRunner::measure_fetching() {
-  std::vector<const Linear*> matrices;
-  for (const Layer& layer : layers_) matrices.insert(matrices.end(), {&layer.gate, &layer.up, &layer.down});
-  measure_fetch_distance(matrices, block_.team());
-}
-
-void CpuStageRunner::enter(std::span<const PathUpdate> updates, std::span<const Row> rows) {
-  for (const PathUpdate& update : updates) paths_.apply(update);
-  for (const Row& row : rows) paths_.enter(row);
-}
-
-void CpuStageRunner::run(std::span<const Row> rows, std::span<float> hidden) {
-  const auto d = static_cast<size_t>(h_.d_model);
-  SLUICE_CHECK(static_cast<int64_t>(rows.size()) <= options_.max_rows, "a batch is wider than max_rows");
-  SLUICE_CHECK(hidden.size() == rows.size() * d, "hidden states of another size");
-  if (rows.empty()) return;
-  rows_in_taps_ = rows.size();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    rows_[i].cell = rows[i].cell;
-    rows_[i].position = rows[i].position;
-    paths_.find(rows[i], rows_[i].path);
-  }
-  block_.begin({rows_.data(), rows.size()});
-  block_.run([&](CpuBlock::Thread& thread) {
-    const Part mine = thread.rows();
-    if (options_.with_embedding)
-      for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i)
-        embed(rows[i].token, hidden.subspan(i * d, d));
-    thread.find_angles();
-    thread.own_rows_written();
-    for (int32_t i = 0; i < options_.range.count(); ++i) {
-      keep_tap(options_.range.first + i, hidden.data(), mine);
-      block(thread, layers_[static_cast<size_t>(i)], hidden.data());
-      if (!is_rounded(options_.range.first + i + 1)) continue;
-      round(hidden.data(), mine);
-      thread.own_rows_written();
-    }
-    keep_tap(options_.range.last, hidden.data(), mine);
-  });
-  forget_embedding(rows.size());
-}
-
-// Each row that is read of the embedding brings its neighbours into memory, and a long prompt all of it.
-void CpuStageRunner::forget_embedding(size_t n_read) {
-  constexpr size_t kMostRows = 64;
-  rows_embedded_ += n_read;
-  const bool is_head_too = head_ && !head_->output.is_packed();  // then its pages are read all the time
-  if (!options_.with_embedding || is_head_too || rows_embedded_ < kMostRows) return;
-  weights_.release(weights_.token_embedding);
-  rows_embedded_ = 0;
-}
-
-void CpuStageRunner::embed(Token token, std::span<float> out) const {
-  if (options_.foreign_tokens && token >= weights_.token_embedding.ne[1])
-    std::fill(out.begin(), out.end(), 0.0f);
-  else
-    copy_row_f32(weights_.token_embedding, token, out);
-}
-
-// Every thread keeps its own rows, which it finished itself or which a barrier has made visible.
-void CpuStageRunner::keep_tap(int32_t layer, const float* hidden, Part rows) {
-  for (size_t i = 0; i < taps_.size(); ++i)
-    if (options_.taps[i] == layer)
-      std::copy(hidden + rows.begin * h_.d_model, hidden + rows.end * h_.d_model,
-                taps_[i].as<float>() + rows.begin * h_.d_model);
-}
-
-// Its own rows, as with taps.
-void CpuStageRunner::round(float* hidden, Part rows) {
-  const std::span mine(hidden + rows.begin * h_.d_model, hidden + rows.end * h_.d_model);
-  if (const int64_t n = round_to_half(mine); n > 0) n_beyond_ += static_cast<uint64_t>(n);
-}
-
-void CpuStageRunner::logits(std::span<const float> hidden, std::span<float> logits) {
-  SLUICE_CHECK(head_.has_value(), "logits of a stage without a head");
-  const auto n = std::ssize(hidden) / h_.d_model;
-  SLUICE_CHECK(std::ssize(hidden) == n * h_.d_model && std::ssize(logits) == n * n_logits_,
-               "hidden states or logits of another size");
-  for (int64_t first = 0; first < n; first += options_.max_rows) {
-    block_.begin(std::min<int64_t>(n - first, options_.max_rows));
-    block_.run([&](CpuBlock::Thread& thread) {
-      thread.normalise(hidden.data() + first * h_.d_model, head_->norm, head_->formats);
-      thread.product(head_->output, logits.data() + first * n_logits_);
-    });
-  }
-}
-
-Spread CpuStageRunner::spread() {
-  ThreadTeam& team = block_.team();
-  return {static_cast<size_t>(team.size()), [&team](size_t n, const Spread::Part& part) {
-            Pieces pieces;
-            team.run([&](int thread) {
-              const auto next = [&] { return pieces.take(static_cast<int64_t>(n), 1, static_cast<int64_t>(n)); };
-              for (Part piece = next(); !piece.empty(); piece = next())
-                part(static_cast<size_t>(piece.begin), static_cast<size_t>(thread));
-            });
-          }};
-}
 
 }  // namespace
 

@@ -33,21 +33,13 @@ const ggml_type_traits_cpu& cpu_traits(ggml_type type) {
 }
 
 InputFormat input_format(kernels::InputForm form) {
-  switch (form) {
-    case kernels::InputForm::kFloats:
-      return InputFormat::kF32;
-    case kernels::InputForm::kBFloats:
-      return InputFormat::kBF16;
-    default:
-      return InputFormat::kQ8;
-  }
+  if (form == kernels::InputForm::kBlocks) return InputFormat::kQ8;
+  return form == kernels::InputForm::kFloats ? InputFormat::kF32 : InputFormat::kBF16;
 }
 
 // The format that a weight type's kernel reads; an error if there is no kernel.
 Result<InputFormat> format_of(const Tensor& weight) {
-  if (const auto form = kernels::packed_form(weight.type)) {
-    return input_format(kernels::input_form(*form));
-  }
+  if (const auto form = kernels::packed_form(weight.type)) return input_format(kernels::input_form(*form));
   const ggml_type_traits_cpu& traits = cpu_traits(weight.type);
   for (const InputFormat format : {InputFormat::kGgmlQ8_0, InputFormat::kGgmlQ8_1, InputFormat::kGgmlQ8K}) {
     const ggml_type type = ggml_format(format);

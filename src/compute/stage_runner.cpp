@@ -27,18 +27,6 @@ Status check_options(const ModelFile& model, const StageOptions& o) {
 
 }  // namespace
 
-const char* name(Exactness exactness) {
-  switch (exactness) {
-    case Exactness::kBitwise:
-      return "bitwise";
-    case Exactness::kGreedyChecked:
-      return "greedy-checked";
-    case Exactness::kNone:
-      break;
-  }
-  return "none";
-}
-
 Result<std::unique_ptr<StageRunner>> make_stage_runner(const ModelFile& model, const StageOptions& options) {
   SLUICE_TRY_STATUS(check_options(model, options));
   return make_cpu_stage_runner(model, options);

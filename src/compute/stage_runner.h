@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
+#include "base/choice.h"
 #include "base/result.h"
 #include "base/spread.h"
 #include "model/model_file.h"
@@ -22,7 +22,9 @@ enum class Exactness : uint8_t {
   kGreedyChecked,  // not to the last bit; greedy answers have been compared with plain decoding's
   kNone,
 };
-const char* name(Exactness exactness);  // "bitwise", "greedy-checked", "none"
+inline constexpr Choice<Exactness> kExactnesses[] = {
+    {"bitwise", Exactness::kBitwise}, {"greedy-checked", Exactness::kGreedyChecked}, {"none", Exactness::kNone}};
+inline const char* name(Exactness exactness) { return name_of(kExactnesses, exactness); }
 
 // Thread safety: none; each runner belongs to one worker.
 class StageRunner {

@@ -16,10 +16,8 @@ inline constexpr int kParts = kGroup / kRows;
 template <class Codes>
 inline constexpr int kBias = 0;
 #if SLUICE_SIMD_VNNI
-template <>
-inline constexpr int kBias<CodesNonlinear4> = 127;
-template <>
-inline constexpr int kBias<CodesFloat4> = 12;
+template <const int8_t (&Values)[16], int Least>
+inline constexpr int kBias<CodesOfTable<Values, Least>> = Least;
 template <>
 inline constexpr int kBias<Codes6> = 32;
 template <>
@@ -46,13 +44,10 @@ inline __m512i look_up(const int8_t (&table)[16], int8_t bias, __m512i index) {
 }
 
 inline StepPair steps(const Codes4& codes, int i) { return nibbles(codes, i); }
-inline StepPair steps(const CodesNonlinear4& codes, int i) {
+template <const int8_t (&Values)[16], int Least>
+inline StepPair steps(const CodesOfTable<Values, Least>& codes, int i) {
   const StepPair index = nibbles(codes, i);
-  return {look_up(kNonlinear4, 127, index.first), look_up(kNonlinear4, 127, index.second)};
-}
-inline StepPair steps(const CodesFloat4& codes, int i) {
-  const StepPair index = nibbles(codes, i);
-  return {look_up(kFloat4, 12, index.first), look_up(kFloat4, 12, index.second)};
+  return {look_up(Values, Least, index.first), look_up(Values, Least, index.second)};
 }
 inline StepPair steps(const Codes5& codes, int i) {
   const StepPair low = nibbles(codes, i);
@@ -73,11 +68,7 @@ inline StepPair steps(const Codes8& codes, int i) {
   return {_mm512_xor_si512(load64(codes.q[i]), sign), _mm512_xor_si512(load64(codes.q[i + 4]), sign)};
 }
 
-inline __m512i splat_step(const int8_t* x) {
-  int32_t four;
-  std::memcpy(&four, x, sizeof four);
-  return _mm512_set1_epi32(four);
-}
+inline __m512i splat_step(const int8_t* x) { return _mm512_set1_epi32(four_bytes(x)); }
 
 // sums[group][c] over a half of the block, added to what is there: a step of x is fetched once for all groups.
 template <int Half, int G, class Codes, int C>
@@ -169,13 +160,10 @@ inline __m256i look_up(const int8_t (&table)[16], __m256i index) {
 }
 
 inline StepPair steps(const Codes4& codes, int row, int i) { return nibbles(codes, row, i); }
-inline StepPair steps(const CodesNonlinear4& codes, int row, int i) {
+template <const int8_t (&Values)[16], int Least>
+inline StepPair steps(const CodesOfTable<Values, Least>& codes, int row, int i) {
   const StepPair index = nibbles(codes, row, i);
-  return {look_up(kNonlinear4, index.first), look_up(kNonlinear4, index.second)};
-}
-inline StepPair steps(const CodesFloat4& codes, int row, int i) {
-  const StepPair index = nibbles(codes, row, i);
-  return {look_up(kFloat4, index.first), look_up(kFloat4, index.second)};
+  return {look_up(Values, index.first), look_up(Values, index.second)};
 }
 inline StepPair steps(const Codes5& codes, int row, int i) {
   const StepPair low = nibbles(codes, row, i);
@@ -197,11 +185,7 @@ inline StepPair steps(const Codes8& codes, int row, int i) {
   return {load32(codes.q[i][row]), load32(codes.q[i + 4][row])};
 }
 
-inline __m256i splat_step(const int8_t* x) {
-  int32_t four;
-  std::memcpy(&four, x, sizeof four);
-  return _mm256_set1_epi32(four);
-}
+inline __m256i splat_step(const int8_t* x) { return _mm256_set1_epi32(four_bytes(x)); }
 
 // Step i of a half of the block, for eight rows.
 template <class Codes>
@@ -408,13 +392,10 @@ inline int8x16_t look_up(const int8_t (&table)[16], int8x16_t index) {
   return vqtbl1q_s8(vld1q_s8(table), vreinterpretq_u8_s8(index));
 }
 inline StepPair steps(const Codes4& codes, int i, int quarter) { return nibbles(codes, i, quarter); }
-inline StepPair steps(const CodesNonlinear4& codes, int i, int quarter) {
+template <const int8_t (&Values)[16], int Least>
+inline StepPair steps(const CodesOfTable<Values, Least>& codes, int i, int quarter) {
   const StepPair index = nibbles(codes, i, quarter);
-  return {look_up(kNonlinear4, index.first), look_up(kNonlinear4, index.second)};
-}
-inline StepPair steps(const CodesFloat4& codes, int i, int quarter) {
-  const StepPair index = nibbles(codes, i, quarter);
-  return {look_up(kFloat4, index.first), look_up(kFloat4, index.second)};
+  return {look_up(Values, index.first), look_up(Values, index.second)};
 }
 inline int8x16_t with_bits(int8x16_t low, uint8x16_t high, int from, uint8_t mask) {
   const uint8x16_t bits = vandq_u8(vshlq_u8(high, vdupq_n_s8(static_cast<int8_t>(-from))), vdupq_n_u8(mask));

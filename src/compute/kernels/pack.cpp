@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "compute/kernels/packed.h"
 
@@ -96,21 +97,54 @@ void put(const CodesOfRow& codes, int row, Codes8& to) {
   for (int step = 0; step < kSteps; ++step) std::memcpy(to.q[step][row], codes + 4 * step, 4);
 }
 
+// --- The codes of block b of a file's block. ---
+
 void read_nibbles(const uint8_t (&q)[16], CodesOfRow& codes) {
   for (int k = 0; k < 16; ++k) {
     codes[k] = q[k] & 15;
     codes[k + 16] = q[k] >> 4;
   }
 }
-void read_fives(const uint8_t (&q)[16], const uint8_t (&high)[4], CodesOfRow& codes) {
-  read_nibbles(q, codes);
-  for (int k = 0; k < kBlock; ++k) codes[k] = static_cast<uint8_t>(codes[k] | (high[k / 8] >> (k % 8) & 1) << 4);
-}
 // Blocks 2 i and 2 i + 1 of a super-block share the bytes i: low nibbles are the even one's.
 void read_half_bytes(const uint8_t (&q)[32], bool high, CodesOfRow& codes) {
   for (int k = 0; k < kBlock; ++k) codes[k] = high ? q[k] >> 4 : q[k] & 15;
 }
+void add_high_bits(uint8_t& code, int bits) { code = static_cast<uint8_t>(code | bits << 4); }
+template <class File>
+void read_fives(const File& from, CodesOfRow& codes) {
+  read_nibbles(from.q, codes);
+  for (int k = 0; k < kBlock; ++k) add_high_bits(codes[k], from.high[k / 8] >> (k % 8) & 1);
+}
 
+template <class File>  // whose codes are nibbles
+void read(const File& from, int, CodesOfRow& codes) {
+  read_nibbles(from.q, codes);
+}
+void read(const FileQ5_0& from, int, CodesOfRow& codes) { read_fives(from, codes); }
+void read(const FileQ5_1& from, int, CodesOfRow& codes) { read_fives(from, codes); }
+void read(const FileQ8_0& from, int, CodesOfRow& codes) { std::memcpy(codes, from.q, sizeof codes); }
+void read(const FileQ4_K& from, int b, CodesOfRow& codes) { read_half_bytes(from.q[b / 2], b % 2 == 1, codes); }
+void read(const FileQ5_K& from, int b, CodesOfRow& codes) {
+  read_half_bytes(from.q[b / 2], b % 2 == 1, codes);
+  for (int k = 0; k < kBlock; ++k) add_high_bits(codes[k], from.high[k] >> b & 1);
+}
+void read(const FileQ6_K& from, int b, CodesOfRow& codes) {
+  read_half_bytes(from.low[b / 4][b % 2], b % 4 >= 2, codes);
+  for (int k = 0; k < kBlock; ++k) add_high_bits(codes[k], from.high[b / 4][k] >> (2 * (b % 4)) & 3);
+}
+void read(const FileIQ4_XS& from, int b, CodesOfRow& codes) { read_nibbles(from.q[b], codes); }
+
+// --- Its scales. ---
+
+template <class File>
+void put_scales(const File& from, int row, Scale& to) {
+  to.d[row] = from.d;
+}
+template <class File>
+void put_scales(const File& from, int row, ScaleAndMin& to) {
+  to.d[row] = from.d;
+  to.m[row] = from.m;
+}
 // The eight 6-bit scales and minima of Q4_K and Q5_K.
 template <class File>
 void put_scales(const File& from, int row, SuperScaleAndMin& to) {
@@ -124,93 +158,31 @@ void put_scales(const File& from, int row, SuperScaleAndMin& to) {
     to.min[b + 4][row] = static_cast<uint8_t>(s[b + 8] >> 4 | s[b + 4] >> 6 << 4);
   }
 }
-
-// The codes of a block of 32 whose nibbles the file holds as they are.
-template <class File, class P>
-void place_nibbles(const File& from, int row, P& to) {
-  CodesOfRow codes;
-  read_nibbles(from.q, codes);
-  put(codes, row, to.codes[0]);
+void put_scales(const FileQ6_K& from, int row, SuperScaleHalves& to) {
+  to.d[row] = from.d;
+  for (int i = 0; i < 16; ++i) to.scale[i / 2][row][i % 2] = from.scales[i];
 }
-template <class File, class P>
-void place_fives(const File& from, int row, P& to) {
-  CodesOfRow codes;
-  read_fives(from.q, from.high, codes);
-  put(codes, row, to.codes[0]);
-}
-
-void place(const FileQ4_0& from, int row, PackedQ4_0& to) {
-  to.scales.d[row] = from.d;
-  place_nibbles(from, row, to);
-}
-void place(const FileQ4_1& from, int row, PackedQ4_1& to) {
-  to.scales.d[row] = from.d;
-  to.scales.m[row] = from.m;
-  place_nibbles(from, row, to);
-}
-void place(const FileQ5_0& from, int row, PackedQ5_0& to) {
-  to.scales.d[row] = from.d;
-  place_fives(from, row, to);
-}
-void place(const FileQ5_1& from, int row, PackedQ5_1& to) {
-  to.scales.d[row] = from.d;
-  to.scales.m[row] = from.m;
-  place_fives(from, row, to);
-}
-void place(const FileQ8_0& from, int row, PackedQ8_0& to) {
-  CodesOfRow codes;
-  to.scales.d[row] = from.d;
-  std::memcpy(codes, from.q, sizeof codes);
-  put(codes, row, to.codes[0]);
-}
-void place(const FileQ4_K& from, int row, PackedQ4_K& to) {
-  put_scales(from, row, to.scales);
-  for (int b = 0; b < 8; ++b) {
-    CodesOfRow codes;
-    read_half_bytes(from.q[b / 2], b % 2 == 1, codes);
-    put(codes, row, to.codes[b]);
-  }
-}
-void place(const FileQ5_K& from, int row, PackedQ5_K& to) {
-  put_scales(from, row, to.scales);
-  for (int b = 0; b < 8; ++b) {
-    CodesOfRow codes;
-    read_half_bytes(from.q[b / 2], b % 2 == 1, codes);
-    for (int k = 0; k < kBlock; ++k) codes[k] = static_cast<uint8_t>(codes[k] | (from.high[k] >> b & 1) << 4);
-    put(codes, row, to.codes[b]);
-  }
-}
-void place(const FileQ6_K& from, int row, PackedQ6_K& to) {
-  to.scales.d[row] = from.d;
-  for (int b = 0; b < 8; ++b) {
-    for (int half = 0; half < 2; ++half) to.scales.scale[b][row][half] = from.scales[2 * b + half];
-    CodesOfRow codes;
-    read_half_bytes(from.low[b / 4][b % 2], b % 4 >= 2, codes);
-    for (int k = 0; k < kBlock; ++k) {
-      codes[k] = static_cast<uint8_t>(codes[k] | (from.high[b / 4][k] >> (2 * (b % 4)) & 3) << 4);
-    }
-    put(codes, row, to.codes[b]);
-  }
-}
-void place(const FileIQ4_NL& from, int row, PackedIQ4_NL& to) {
-  to.scales.d[row] = from.d;
-  place_nibbles(from, row, to);
-}
-void place(const FileIQ4_XS& from, int row, PackedIQ4_XS& to) {
-  to.scales.d[row] = from.d;
+void put_scales(const FileIQ4_XS& from, int row, SuperScale& to) {
+  to.d[row] = from.d;
   for (int b = 0; b < 8; ++b) {
     const int low = from.scales_low[b / 2] >> (4 * (b % 2)) & 15, high = from.scales_high[b / 4] >> (2 * (b % 4)) & 3;
-    to.scales.scale[b][row] = static_cast<int8_t>((low | high << 4) - 32);
-    CodesOfRow codes;
-    read_nibbles(from.q[b], codes);
-    put(codes, row, to.codes[b]);
+    to.scale[b][row] = static_cast<int8_t>((low | high << 4) - 32);
   }
 }
-void place(const FileMXFP4& from, int row, PackedMXFP4& to) {
-  // 2^(e - 128): the codes are doubled. As bfloat16; the two smallest are subnormal.
+// 2^(e - 128): the codes are doubled. As bfloat16; the two smallest are subnormal.
+void put_scales(const FileMXFP4& from, int row, ScalePowerOfTwo& to) {
   const int e = from.exponent;
-  to.scales.d[row] = {static_cast<uint16_t>(e < 2 ? 0x20 << e : (e - 1) << 7)};
-  place_nibbles(from, row, to);
+  to.d[row] = {static_cast<uint16_t>(e < 2 ? 0x20 << e : (e - 1) << 7)};
+}
+
+template <class File, class P>
+void place(const File& from, int row, P& to) {
+  put_scales(from, row, to.scales);
+  for (int b = 0; b < P::Scales::kBlocks; ++b) {
+    CodesOfRow codes;
+    read(from, b, codes);
+    put(codes, row, to.codes[b]);
+  }
 }
 
 // --- Whole matrices. ---
@@ -268,77 +240,43 @@ struct DenseRows {
   }
 };
 
-// Calls fn with the rows type of a form.
-template <class Fn>
-auto with_rows(WeightForm form, Fn fn) {
-  switch (form) {
-    case WeightForm::kF32:
-      return fn(DenseRows<float, DenseF32>{});
-    case WeightForm::kF16:
-      return fn(DenseRows<Half, DenseF16>{});
-    case WeightForm::kBF16:
-      return fn(DenseRows<BFloat16, DenseBF16>{});
-    case WeightForm::kQ4_0:
-      return fn(QuantisedRows<FileQ4_0, PackedQ4_0>{});
-    case WeightForm::kQ4_1:
-      return fn(QuantisedRows<FileQ4_1, PackedQ4_1>{});
-    case WeightForm::kQ5_0:
-      return fn(QuantisedRows<FileQ5_0, PackedQ5_0>{});
-    case WeightForm::kQ5_1:
-      return fn(QuantisedRows<FileQ5_1, PackedQ5_1>{});
-    case WeightForm::kQ8_0:
-      return fn(QuantisedRows<FileQ8_0, PackedQ8_0>{});
-    case WeightForm::kQ4_K:
-      return fn(QuantisedRows<FileQ4_K, PackedQ4_K>{});
-    case WeightForm::kQ5_K:
-      return fn(QuantisedRows<FileQ5_K, PackedQ5_K>{});
-    case WeightForm::kQ6_K:
-      return fn(QuantisedRows<FileQ6_K, PackedQ6_K>{});
-    case WeightForm::kIQ4_NL:
-      return fn(QuantisedRows<FileIQ4_NL, PackedIQ4_NL>{});
-    case WeightForm::kIQ4_XS:
-      return fn(QuantisedRows<FileIQ4_XS, PackedIQ4_XS>{});
-    case WeightForm::kMXFP4:
-      break;
-  }
-  return fn(QuantisedRows<FileMXFP4, PackedMXFP4>{});
+// A type of weights, and how its rows are packed.
+struct Form {
+  ggml_type type;
+  size_t (*group_bytes)(int64_t n_in);
+  void (*pack_row)(const std::byte* from, int64_t n_in, int row, std::byte* group);
+  void (*to_floats)(const std::byte* from, std::span<float> out);
+};
+template <class Rows>
+constexpr Form form_of(ggml_type type) {
+  return {type, Rows::group_bytes, Rows::pack_row, Rows::to_floats};
 }
+constexpr Form kForms[] = {
+    // in the order of WeightForm
+    form_of<DenseRows<float, DenseF32>>(GGML_TYPE_F32),
+    form_of<DenseRows<Half, DenseF16>>(GGML_TYPE_F16),
+    form_of<DenseRows<BFloat16, DenseBF16>>(GGML_TYPE_BF16),
+    form_of<QuantisedRows<FileQ4_0, PackedQ4_0>>(GGML_TYPE_Q4_0),
+    form_of<QuantisedRows<FileQ4_1, PackedQ4_1>>(GGML_TYPE_Q4_1),
+    form_of<QuantisedRows<FileQ5_0, PackedQ5_0>>(GGML_TYPE_Q5_0),
+    form_of<QuantisedRows<FileQ5_1, PackedQ5_1>>(GGML_TYPE_Q5_1),
+    form_of<QuantisedRows<FileQ8_0, PackedQ8_0>>(GGML_TYPE_Q8_0),
+    form_of<QuantisedRows<FileQ4_K, PackedQ4_K>>(GGML_TYPE_Q4_K),
+    form_of<QuantisedRows<FileQ5_K, PackedQ5_K>>(GGML_TYPE_Q5_K),
+    form_of<QuantisedRows<FileQ6_K, PackedQ6_K>>(GGML_TYPE_Q6_K),
+    form_of<QuantisedRows<FileIQ4_NL, PackedIQ4_NL>>(GGML_TYPE_IQ4_NL),
+    form_of<QuantisedRows<FileIQ4_XS, PackedIQ4_XS>>(GGML_TYPE_IQ4_XS),
+    form_of<QuantisedRows<FileMXFP4, PackedMXFP4>>(GGML_TYPE_MXFP4),
+};
+static_assert(std::size(kForms) == kWeightForms);
+
+const Form& form(WeightForm of) { return kForms[static_cast<int>(of)]; }
 
 }  // namespace
 
 std::optional<WeightForm> packed_form(ggml_type type) {
-  switch (type) {
-    case GGML_TYPE_F32:
-      return WeightForm::kF32;
-    case GGML_TYPE_F16:
-      return WeightForm::kF16;
-    case GGML_TYPE_BF16:
-      return WeightForm::kBF16;
-    case GGML_TYPE_Q4_0:
-      return WeightForm::kQ4_0;
-    case GGML_TYPE_Q4_1:
-      return WeightForm::kQ4_1;
-    case GGML_TYPE_Q5_0:
-      return WeightForm::kQ5_0;
-    case GGML_TYPE_Q5_1:
-      return WeightForm::kQ5_1;
-    case GGML_TYPE_Q8_0:
-      return WeightForm::kQ8_0;
-    case GGML_TYPE_Q4_K:
-      return WeightForm::kQ4_K;
-    case GGML_TYPE_Q5_K:
-      return WeightForm::kQ5_K;
-    case GGML_TYPE_Q6_K:
-      return WeightForm::kQ6_K;
-    case GGML_TYPE_IQ4_NL:
-      return WeightForm::kIQ4_NL;
-    case GGML_TYPE_IQ4_XS:
-      return WeightForm::kIQ4_XS;
-    case GGML_TYPE_MXFP4:
-      return WeightForm::kMXFP4;
-    default:
-      return std::nullopt;
-  }
+  const auto* found = std::ranges::find(kForms, type, &Form::type);
+  return found == std::end(kForms) ? std::nullopt : std::optional(static_cast<WeightForm>(found - kForms));
 }
 
 InputForm input_form(WeightForm form) {
@@ -346,24 +284,18 @@ InputForm input_form(WeightForm form) {
   return form == WeightForm::kF32 || form == WeightForm::kF16 ? InputForm::kFloats : InputForm::kBlocks;
 }
 
-size_t packed_bytes(WeightForm form, int64_t n_in, int64_t n_out) {
-  const auto groups = static_cast<size_t>((n_out + kGroup - 1) / kGroup);
-  return groups * with_rows(form, [&](auto rows) { return decltype(rows)::group_bytes(n_in); });
+size_t packed_bytes(WeightForm of, int64_t n_in, int64_t n_out) {
+  return static_cast<size_t>((n_out + kGroup - 1) / kGroup) * form(of).group_bytes(n_in);
 }
 
-void pack_groups(WeightForm form, const FileRows& rows, int64_t first, int64_t last, std::byte* out) {
-  with_rows(form, [&](auto type) {
-    using Rows = decltype(type);
-    const size_t group_bytes = Rows::group_bytes(rows.n_in);
-    for (int64_t row = first * kGroup; row < std::min(last * kGroup, rows.n_out); ++row) {
-      Rows::pack_row(rows.data + static_cast<size_t>(row) * rows.row_bytes, rows.n_in, static_cast<int>(row % kGroup),
-                     out + static_cast<size_t>(row / kGroup) * group_bytes);
-    }
-  });
+void pack_groups(WeightForm of, const FileRows& rows, int64_t first, int64_t last, std::byte* out) {
+  const size_t group_bytes = form(of).group_bytes(rows.n_in);
+  for (int64_t row = first * kGroup; row < std::min(last * kGroup, rows.n_out); ++row) {
+    form(of).pack_row(rows.data + static_cast<size_t>(row) * rows.row_bytes, rows.n_in, static_cast<int>(row % kGroup),
+                      out + static_cast<size_t>(row / kGroup) * group_bytes);
+  }
 }
 
-void row_to_floats(WeightForm form, const std::byte* row, std::span<float> out) {
-  with_rows(form, [&](auto type) { decltype(type)::to_floats(row, out); });
-}
+void row_to_floats(WeightForm of, const std::byte* row, std::span<float> out) { form(of).to_floats(row, out); }
 
 }  // namespace sluice::kernels

@@ -44,9 +44,6 @@ struct Nibbles {
 };
 // The value of an input is its nibble.
 struct Codes4 : Nibbles {};
-// The nibble is an index into a table.
-struct CodesNonlinear4 : Nibbles {};
-struct CodesFloat4 : Nibbles {};
 // Five bits: bit `step` of `high` is the fifth.
 struct Codes5 : Nibbles {
   uint8_t high[kGroup][4];
@@ -59,8 +56,13 @@ struct Codes8 {
   int8_t q[kSteps][kGroup][4];
 };
 
+// The nibble is an index into a table, whose least value is -Least.
+template <const int8_t (&Values)[16], int Least>
+struct CodesOfTable : Nibbles {};
 inline constexpr int8_t kNonlinear4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 inline constexpr int8_t kFloat4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+using CodesNonlinear4 = CodesOfTable<kNonlinear4, 127>;
+using CodesFloat4 = CodesOfTable<kFloat4, 12>;
 
 // --- Scales: what a code is worth, for kBlocks blocks. ---
 
@@ -124,10 +126,10 @@ SLUICE_INLINE int nibble_of(const Nibbles& codes, int row, int k) {
   return k < 16 ? both & 15 : both >> 4;
 }
 SLUICE_INLINE int value_of(const Codes4& codes, int row, int k) { return nibble_of(codes, row, k); }
-SLUICE_INLINE int value_of(const CodesNonlinear4& codes, int row, int k) {
-  return kNonlinear4[nibble_of(codes, row, k)];
+template <const int8_t (&Values)[16], int Least>
+SLUICE_INLINE int value_of(const CodesOfTable<Values, Least>& codes, int row, int k) {
+  return Values[nibble_of(codes, row, k)];
 }
-SLUICE_INLINE int value_of(const CodesFloat4& codes, int row, int k) { return kFloat4[nibble_of(codes, row, k)]; }
 SLUICE_INLINE int value_of(const Codes5& codes, int row, int k) {
   return nibble_of(codes, row, k) + 16 * (codes.high[row][k % 4] >> (k / 4) & 1);
 }
@@ -137,14 +139,12 @@ SLUICE_INLINE int value_of(const Codes6& codes, int row, int k) {
 SLUICE_INLINE int value_of(const Codes8& codes, int row, int k) { return codes.q[k / 4][row][k % 4]; }
 
 // The scale of input k of a block, and what is added.
-SLUICE_INLINE float scale_of(const Scale& s, int row, int, int) { return to_f32(s.d[row]); }
-SLUICE_INLINE float scale_of(const ScaleAndMin& s, int row, int, int) { return to_f32(s.d[row]); }
-SLUICE_INLINE float scale_of(const ScalePowerOfTwo& s, int row, int, int) { return to_f32(s.d[row]); }
-SLUICE_INLINE float scale_of(const SuperScaleAndMin& s, int row, int block, int) {
-  return to_f32(s.d[row]) * static_cast<float>(s.scale[block][row]);
-}
-SLUICE_INLINE float scale_of(const SuperScale& s, int row, int block, int) {
-  return to_f32(s.d[row]) * static_cast<float>(s.scale[block][row]);
+template <class Scales>
+SLUICE_INLINE float scale_of(const Scales& s, int row, int block, int) {
+  if constexpr (requires { s.scale; })
+    return to_f32(s.d[row]) * static_cast<float>(s.scale[block][row]);
+  else
+    return to_f32(s.d[row]);
 }
 SLUICE_INLINE float scale_of(const SuperScaleHalves& s, int row, int block, int k) {
   return to_f32(s.d[row]) * static_cast<float>(s.scale[block][row][k / 16]);

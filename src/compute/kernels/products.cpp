@@ -11,16 +11,14 @@ namespace {
 // --- What a block's codes are worth. ---
 
 // Of the rows from `row` on.
-inline Rows scales_of(const Scale& s, int row, int) { return load_rows(s.d + row); }
-inline Rows scales_of(const ScaleAndMin& s, int row, int) { return load_rows(s.d + row); }
-inline Rows scales_of(const ScalePowerOfTwo& s, int row, int) { return load_rows(s.d + row); }
-inline Rows scales_of(const SuperScaleAndMin& s, int row, int block) {
-  return mul_rows(load_rows(s.d + row), load_rows(s.scale[block] + row));
+template <class Scales>
+inline Rows scales_of(const Scales& s, int row, int block) {
+  const Rows d = load_rows(s.d + row);
+  if constexpr (requires { load_rows(s.scale[block] + row); })
+    return mul_rows(d, load_rows(s.scale[block] + row));
+  else
+    return d;
 }
-inline Rows scales_of(const SuperScale& s, int row, int block) {
-  return mul_rows(load_rows(s.d + row), load_rows(s.scale[block] + row));
-}
-inline Rows scales_of(const SuperScaleHalves& s, int row, int) { return load_rows(s.d + row); }
 
 template <class Scales>
 inline constexpr bool kHasMin = false;

@@ -47,6 +47,12 @@ namespace sluice::kernels::SLUICE_ISA {
 
 #if SLUICE_SIMD_X86
 
+inline int32_t four_bytes(const void* p) {
+  int32_t bytes;
+  std::memcpy(&bytes, p, sizeof bytes);
+  return bytes;
+}
+
 struct F32x8 {
   __m256 v;
 };
@@ -290,11 +296,7 @@ struct RowPairs {
   __m512bh v;
 };
 inline RowPairs load_pairs(const BFloat16 (*p)[2]) { return {(__m512bh)_mm512_loadu_si512(p)}; }
-inline RowPairs splat_pair(const BFloat16* p) {
-  int32_t both;
-  std::memcpy(&both, p, sizeof both);
-  return {(__m512bh)_mm512_set1_epi32(both)};
-}
+inline RowPairs splat_pair(const BFloat16* p) { return {(__m512bh)_mm512_set1_epi32(four_bytes(p))}; }
 // Two fused multiply-adds, of the odd ones first: so the instruction does it, with subnormal numbers as 0.
 inline Rows fma_pairs(RowPairs a, RowPairs b, Rows c) { return {_mm512_dpbf16_ps(c.v, a.v, b.v)}; }
 
@@ -311,11 +313,7 @@ inline RowPairs pairs_of(__m512i both) {
           {_mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(-65536)))}};
 }
 inline RowPairs load_pairs(const BFloat16 (*p)[2]) { return pairs_of(_mm512_loadu_si512(p)); }
-inline RowPairs splat_pair(const BFloat16* p) {
-  int32_t both;
-  std::memcpy(&both, p, sizeof both);
-  return pairs_of(_mm512_set1_epi32(both));
-}
+inline RowPairs splat_pair(const BFloat16* p) { return pairs_of(_mm512_set1_epi32(four_bytes(p))); }
 #elif SLUICE_SIMD_X86
 inline RowPairs pairs_of(__m256i both) {
   return {{_mm256_castsi256_ps(_mm256_slli_epi32(both, 16))},
@@ -324,11 +322,7 @@ inline RowPairs pairs_of(__m256i both) {
 inline RowPairs load_pairs(const BFloat16 (*p)[2]) {
   return pairs_of(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
-inline RowPairs splat_pair(const BFloat16* p) {
-  int32_t both;
-  std::memcpy(&both, p, sizeof both);
-  return pairs_of(_mm256_set1_epi32(both));
-}
+inline RowPairs splat_pair(const BFloat16* p) { return pairs_of(_mm256_set1_epi32(four_bytes(p))); }
 #else
 inline RowPairs load_pairs(const BFloat16 (*p)[2]) {
   float even[kRows], odd[kRows];
