@@ -14,4 +14,9 @@ namespace sluice {
 // REQUIRES: a cell for each row; parents before their children.
 Batch write_batch(Lane& lane, BatchId id, std::span<const Planned> plan);
 
+// Under a lossy rule the last worker chooses among the children of a row that have entered. Of a batch whose rows,
+// `plan`, have their cells: what it says of its own rows' children is added to it; what is to be said of rows that are
+// under way already is returned.
+Amendment tell_children(std::span<const Planned> plan, const Lane& target, Batch& batch);
+
 }  // namespace sluice

@@ -2,11 +2,59 @@
 #include <algorithm>
 
 #include "engine/batch_writer.h"
-#include "engine/children.h"
 #include "engine/engine.h"
-#include "engine/patience.h"
+#include "engine/policy.h"
 
 namespace sluice {
+
+namespace {
+
+// --- Whether a model that is free had better wait for news. ---
+
+// When stages take equal times, the verdict on the root comes just after the first stage has fallen free, later by a
+// message, and so does the answer of a draft model that takes as long. What enters then had better know them: after a
+// verdict most of the nodes that would have entered may be dead, and an answer names likelier ones. If news is due
+// within a small part of a step, this is when, on the clock that says it is `now`.
+std::optional<double> news_due(std::span<const Lane> lanes, std::span<Request* const> running, double now) {
+  const Traffic& traffic = lanes.front().traffic();
+  const double step = traffic.step();
+  const auto soon = [&](double due) { return due + policy::kLate * step > now && due - now < policy::kSoon * step; };
+  const auto has_root_in = [&](BatchId batch) {
+    return std::any_of(running.begin(), running.end(), [&](const Request* request) {
+      const Resident* root = request->speculation.target.find(request->speculation.tree.root().id);
+      return root != nullptr && root->batch == batch && request->method.traits.speculates;
+    });
+  };
+  std::optional<double> first;
+  for (const Traffic::Flight& flight : traffic.under_way()) {
+    const double due = traffic.due(flight);
+    if (!soon(due) || !has_root_in(flight.batch)) continue;
+    first = due;
+    break;
+  }
+  for (const Lane& draft : lanes.subspan(1))
+    if (const auto due = draft.traffic().next_due(); due && soon(*due)) first = std::min(first.value_or(*due), *due);
+  if (first) *first += policy::kLate * step;
+  return first;
+}
+
+// A draft model's own answer comes just after it has fallen free, and its next questions depend on it: whether it is
+// due.
+bool answer_due(const Lane& lane, double now) {
+  const auto due = lane.traffic().next_due();
+  return lane.model() != kTarget && due && *due - now < policy::kSoon * lane.traffic().transit();
+}
+
+// Nothing is under way, no report of the first stage either, and no state that a head waits for.
+bool is_quiet(const Lane& lane, std::span<Request* const> running) {
+  const auto waits = [&](const Request* request) {
+    return request->last_verified.valid() && request->source_of(lane.model()) &&
+           !lane.head()->knows_committed(*request);
+  };
+  return lane.traffic().is_quiet() && !(lane.head() && std::any_of(running.begin(), running.end(), waits));
+}
+
+}  // namespace
 
 // What enters one model may be what another was waiting for: a draft model goes on below a tree when that has entered.
 void Engine::feed() {

@@ -59,7 +59,7 @@ inline constexpr double kNewestGuess = 1.0 / 32;  // of the sums of what was exp
 // believed.
 inline constexpr double kTrustBefore = 2.0, kFirstTrust = 0.5;
 
-// --- what is worth waiting for (patience.h, Traffic)
+// --- what is worth waiting for (engine_feed.cpp, Traffic)
 
 // The part of a pass for which it pays to wait for news, and how much later than expected they may come: what enters
 // without them costs a step.

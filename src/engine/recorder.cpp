@@ -11,7 +11,8 @@ Recorder::Recorder(bool on, BatchId first_batch, const Tokenizer& tokenizer, std
   }
 }
 
-void Recorder::record(const Batch& batch, ModelId model, std::span<const Planned> plan, double now) {
+void Recorder::submitted(const Batch& batch, ModelId model, std::span<const Planned> plan, double now) {
+  if (!on_) return;
   TraceBatch& traced = trace_.batches.emplace_back(TraceBatch{.id = batch.id, .model = model, .submitted = now});
   for (size_t i = 0; i < plan.size(); ++i) {
     const Row& sent = batch.rows[i];
@@ -34,19 +35,22 @@ void Recorder::record(const Batch& batch, ModelId model, std::span<const Planned
   }
 }
 
-void Recorder::record(const StageReport& report) {
+void Recorder::computed(const StageReport& report) {
+  if (!on_) return;
   const int32_t line = first_line_[static_cast<size_t>(report.model.value)] + report.stage.value;
   trace_.spans.push_back({StageId(line), report.batch, report.begin, report.end, report.rows_computed});
 }
 
-void Recorder::record(const Resident& row, Fate fate, double now) {
+void Recorder::resolved(const Resident& row, Fate fate, double now) {
+  if (!on_) return;
   const auto batch = static_cast<size_t>(row.batch.value - first_batch_.value);
   TraceRow& traced = trace_.batches[batch].rows[row.row];
   traced.fate = fate;
   traced.resolved = now;
 }
 
-void Recorder::record(const Request& request, bool hit, double now) {
+void Recorder::said(const Request& request, bool hit, double now) {
+  if (!on_) return;
   const auto& root = request.speculation.tree.root();
   trace_.emissions.push_back({now, request.id.value, root.position, tokenizer_->piece(root.token, true), hit});
 }

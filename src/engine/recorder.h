@@ -18,31 +18,18 @@ class Recorder {
   Recorder(bool on, BatchId first_batch, const Tokenizer& tokenizer, std::span<const size_t> n_stages);
 
   // A batch leaves for a model, whose row i is plan[i].
-  void submitted(const Batch& batch, ModelId model, std::span<const Planned> plan, double now) {
-    if (on_) record(batch, model, plan, now);
-  }
+  void submitted(const Batch& batch, ModelId model, std::span<const Planned> plan, double now);
   // A stage was busy.
-  void computed(const StageReport& report) {
-    if (on_) record(report);
-  }
+  void computed(const StageReport& report);
   // What has become of a node's row in the target.
-  void resolved(const Resident& row, Fate fate, double now) {
-    if (on_) record(row, fate, now);
-  }
+  void resolved(const Resident& row, Fate fate, double now);
   // The newest token of a request, its root, has come; `hit`: without a flush.
-  void said(const Request& request, bool hit, double now) {
-    if (on_) record(request, hit, now);
-  }
+  void said(const Request& request, bool hit, double now);
 
   // Of what was recorded; the header is the caller's to fill in.
   const Trace& trace() const { return trace_; }
 
  private:
-  void record(const Batch& batch, ModelId model, std::span<const Planned> plan, double now);
-  void record(const StageReport& report);
-  void record(const Resident& row, Fate fate, double now);
-  void record(const Request& request, bool hit, double now);
-
   bool on_;
   BatchId first_batch_;
   const Tokenizer* tokenizer_;

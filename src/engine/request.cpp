@@ -17,22 +17,6 @@ auto& of_model(auto& speculation, ModelId model) {
 
 }  // namespace
 
-const char* name(Finish finish) {
-  switch (finish) {
-    case Finish::kNone:
-      return "running";
-    case Finish::kStop:
-      return "stop";
-    case Finish::kLength:
-      return "length";
-    case Finish::kCancelled:
-      return "cancelled";
-    case Finish::kFailed:
-      return "failed";
-  }
-  return "?";
-}
-
 Status check(const RequestSpec& spec, int32_t context, int32_t n_tokens) {
   if (spec.prompt.empty()) return input_error("the prompt is empty: it must give at least one token");
   if (spec.prompt.size() >= static_cast<size_t>(context))

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/choice.h"
 #include "engine/means.h"
 #include "engine/policy.h"
 #include "engine/stage_clock.h"
@@ -28,7 +29,12 @@ enum class Finish : uint8_t {
   kCancelled,  // stopped from outside
   kFailed,     // something broke: Request::error says what
 };
-const char* name(Finish finish);
+inline constexpr Choice<Finish> kFinishes[] = {{"running", Finish::kNone},
+                                               {"stop", Finish::kStop},
+                                               {"length", Finish::kLength},
+                                               {"cancelled", Finish::kCancelled},
+                                               {"failed", Finish::kFailed}};
+inline const char* name(Finish finish) { return name_of(kFinishes, finish); }
 
 struct RequestSpec {
   std::vector<Token> prompt;  // at least one token

@@ -8,7 +8,6 @@
 #include "engine/head_feed.h"
 #include "engine/policy.h"
 #include "engine/prompt_chunk.h"
-#include "engine/shares.h"
 
 namespace sluice {
 
@@ -21,6 +20,22 @@ constexpr auto kLikelier = [](const Planned& a, const Planned& b) {
   if (a.worth != b.worth) return a.worth > b.worth;
   return a.turn != b.turn ? a.turn < b.turn : a.node < b.node;
 };
+
+// Deals `budget` out to those who want `wants[i]` each: round by round in their order, a quantum a turn, until all is
+// dealt or nobody wants more. So nobody lacks more than a quantum of what another has, unless he wants less.
+std::vector<size_t> shares(std::span<const size_t> wants, size_t budget, size_t quantum) {
+  std::vector<size_t> given(wants.size());
+  for (bool dealt = true; dealt && budget > 0;) {
+    dealt = false;
+    for (size_t i = 0; i < wants.size(); ++i) {
+      const size_t turn = std::min({quantum, wants[i] - given[i], budget});
+      given[i] += turn;
+      budget -= turn;
+      dealt = dealt || turn > 0;
+    }
+  }
+  return given;
+}
 
 // Of rows, the best first, each request keeps as many as its share of `budget` is. The first that must do with less
 // than it wants, if any.

@@ -6,24 +6,6 @@
 
 namespace sluice {
 
-const char* name(Fate fate) {
-  switch (fate) {
-    case Fate::kUnresolved:
-      return "unresolved";
-    case Fate::kPrompt:
-      return "prompt";
-    case Fate::kAccepted:
-      return "accepted";
-    case Fate::kPruned:
-      return "pruned";
-    case Fate::kFlushed:
-      return "flushed";
-    case Fate::kDrafted:
-      return "drafted";
-  }
-  return "unresolved";
-}
-
 std::vector<double> Trace::utilisation() const {
   const size_t stages = static_cast<size_t>(std::max(header.stages, 0));
   std::vector<double> busy(stages, 0.0);

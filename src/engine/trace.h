@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/choice.h"
 #include "base/ids.h"
 #include "base/result.h"
 
@@ -20,7 +21,10 @@ enum class Fate : uint8_t {
   kFlushed,     // the whole tree died: the target's token was not in it
   kDrafted,     // a draft model was asked what follows it
 };
-const char* name(Fate fate);
+inline constexpr Choice<Fate> kFates[] = {{"unresolved", Fate::kUnresolved}, {"prompt", Fate::kPrompt},
+                                          {"accepted", Fate::kAccepted},     {"pruned", Fate::kPruned},
+                                          {"flushed", Fate::kFlushed},       {"drafted", Fate::kDrafted}};
+inline const char* name(Fate fate) { return name_of(kFates, fate); }
 
 struct TraceRow {
   NodeId node;  // none for prompt rows

@@ -49,26 +49,25 @@ class Writer {
     add({{"name", what}, {"ph", "M"}, {"pid", kProcess}, {"tid", thread}, {"args", std::move(args)}});
   }
 
+  void name_thread(int thread, const std::string& label) {
+    metadata("thread_name", thread, {{"name", label}});
+    metadata("thread_sort_index", thread, {{"sort_index", thread}});
+  }
+
   void names() {
     const TraceHeader& header = trace_.header;
     metadata("process_name", kTokenThread, {{"name", "sluice " + header.method + ", " + header.model}});
-    metadata("thread_name", kTokenThread, {{"name", "tokens"}});
-    metadata("thread_sort_index", kTokenThread, {{"sort_index", kTokenThread}});
+    name_thread(kTokenThread, "tokens");
     for (int stage = 0; stage < header.stages; stage++) {
       std::string label = "stage " + std::to_string(stage);
       if (static_cast<size_t>(stage) < header.cuts.size()) {
         const auto [first, last] = header.cuts[static_cast<size_t>(stage)];
         label += " (layers " + std::to_string(first) + " to " + std::to_string(last - 1) + ")";
       }
-      const int thread = thread_of(StageId(stage));
-      metadata("thread_name", thread, {{"name", label}});
-      metadata("thread_sort_index", thread, {{"sort_index", thread}});
+      name_thread(thread_of(StageId(stage)), label);
     }
-    for (size_t i = 0; i < header.drafts.size(); i++) {
-      const int thread = thread_of(StageId(header.stages + static_cast<int32_t>(i)));
-      metadata("thread_name", thread, {{"name", header.drafts[i]}});
-      metadata("thread_sort_index", thread, {{"sort_index", thread}});
-    }
+    for (size_t i = 0; i < header.drafts.size(); i++)
+      name_thread(thread_of(StageId(header.stages + static_cast<int32_t>(i))), header.drafts[i]);
   }
 
   void slice(const TraceSpan& span) {
@@ -117,24 +116,23 @@ class Writer {
     }
   }
 
+  // Something of an instant, on the thread of tokens. scope: how far its line reaches.
+  void instant(const std::string& name, const char* kind, const char* scope, double time, Json args) {
+    add({{"name", name},
+         {"cat", kind},
+         {"ph", "i"},
+         {"s", scope},
+         {"ts", microseconds(time)},
+         {"pid", kProcess},
+         {"tid", kTokenThread},
+         {"args", std::move(args)}});
+  }
+
   void token(const TraceEmission& emission) {
-    add({{"name", emission.text},
-         {"cat", "token"},
-         {"ph", "i"},
-         {"s", "t"},
-         {"ts", microseconds(emission.time)},
-         {"pid", kProcess},
-         {"tid", kTokenThread},
-         {"args", {{"request", emission.request}, {"position", emission.position}, {"hit", emission.hit}}}});
-    if (emission.hit) return;
-    add({{"name", "flush"},
-         {"cat", "flush"},
-         {"ph", "i"},
-         {"s", "p"},
-         {"ts", microseconds(emission.time)},
-         {"pid", kProcess},
-         {"tid", kTokenThread},
-         {"args", {{"request", emission.request}, {"position", emission.position}}}});
+    Json args = {{"request", emission.request}, {"position", emission.position}, {"hit", emission.hit}};
+    instant(emission.text, "token", "t", emission.time, args);
+    args.erase("hit");
+    if (!emission.hit) instant("flush", "flush", "p", emission.time, std::move(args));
   }
 
   Json other_data() const {

@@ -2,6 +2,7 @@
 // array a column, times in whole nanoseconds since the first event, each text once.
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -20,6 +21,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kMarker = "@TRACE@";
+
+// Columns of these names, in which nothing stands yet.
+Json columns(std::initializer_list<const char*> names) {
+  Json all;
+  for (const char* name : names) all[name] = Json::array();
+  return all;
+}
 
 double rounded(double value, double parts) { return std::round(value * parts) / parts; }
 
@@ -79,68 +87,57 @@ class Packer {
 
   // Rows of batch i are first[i] … first[i + 1] - 1 of the row columns.
   Json batches() {
-    Json id = Json::array(), submitted = id, first = id;
-    Json token = id, words = id, position = id, parent = id, probability = id, log_path = id, fate = id, resolved = id,
-         request = id;
+    Json all = columns({"id", "submitted", "first", "token", "text", "position", "parent", "probability", "log_path",
+                        "fate", "resolved", "request"});
+    Json& first = all["first"];
     int32_t rows = 0;
     for (const TraceBatch& batch : trace_.batches) {
-      batch_index_.try_emplace(batch.id, static_cast<int32_t>(id.size()));
-      id.push_back(batch.id.value);
-      submitted.push_back(nanoseconds(batch.submitted));
+      batch_index_.try_emplace(batch.id, static_cast<int32_t>(first.size()));
+      all["id"].push_back(batch.id.value);
+      all["submitted"].push_back(nanoseconds(batch.submitted));
       first.push_back(rows);
       rows += static_cast<int32_t>(batch.rows.size());
       for (const TraceRow& row : batch.rows) {
-        token.push_back(row.token);
-        words.push_back(text(row.text));
-        position.push_back(row.position);
-        parent.push_back(row.parent_row);
-        probability.push_back(rounded(row.probability, 1e4));
-        log_path.push_back(rounded(row.log_path, 1e3));
-        fate.push_back(static_cast<int>(row.fate));
-        resolved.push_back(row.resolved < 0 ? -1 : nanoseconds(row.resolved));
-        request.push_back(row.request);
+        all["token"].push_back(row.token);
+        all["text"].push_back(text(row.text));
+        all["position"].push_back(row.position);
+        all["parent"].push_back(row.parent_row);
+        all["probability"].push_back(rounded(row.probability, 1e4));
+        all["log_path"].push_back(rounded(row.log_path, 1e3));
+        all["fate"].push_back(static_cast<int>(row.fate));
+        all["resolved"].push_back(row.resolved < 0 ? -1 : nanoseconds(row.resolved));
+        all["request"].push_back(row.request);
       }
     }
     first.push_back(rows);
-    return {{"id", id},
-            {"submitted", submitted},
-            {"first", first},
-            {"token", token},
-            {"text", words},
-            {"position", position},
-            {"parent", parent},
-            {"probability", probability},
-            {"log_path", log_path},
-            {"fate", fate},
-            {"resolved", resolved},
-            {"request", request}};
+    return all;
   }
 
   Json spans() const {
-    Json stage = Json::array(), batch = stage, begin = stage, end = stage, computed = stage;
+    Json all = columns({"stage", "batch", "begin", "end", "computed"});
     const int32_t rows = trace_.header.stages + static_cast<int32_t>(trace_.header.drafts.size());
     for (const TraceSpan& span : trace_.spans) {
       const auto found = batch_index_.find(span.batch);
       if (found == batch_index_.end() || !span.stage.valid() || span.stage.value >= rows) continue;
-      stage.push_back(span.stage.value);
-      batch.push_back(found->second);
-      begin.push_back(nanoseconds(span.begin));
-      end.push_back(nanoseconds(std::max(span.begin, span.end)));
-      computed.push_back(span.rows_computed);
+      all["stage"].push_back(span.stage.value);
+      all["batch"].push_back(found->second);
+      all["begin"].push_back(nanoseconds(span.begin));
+      all["end"].push_back(nanoseconds(std::max(span.begin, span.end)));
+      all["computed"].push_back(span.rows_computed);
     }
-    return {{"stage", stage}, {"batch", batch}, {"begin", begin}, {"end", end}, {"computed", computed}};
+    return all;
   }
 
   Json emissions() {
-    Json time = Json::array(), request = time, position = time, words = time, hit = time;
+    Json all = columns({"time", "request", "position", "text", "hit"});
     for (const TraceEmission& emission : trace_.emissions) {
-      time.push_back(nanoseconds(emission.time));
-      request.push_back(emission.request);
-      position.push_back(emission.position);
-      words.push_back(text(emission.text));
-      hit.push_back(emission.hit ? 1 : 0);
+      all["time"].push_back(nanoseconds(emission.time));
+      all["request"].push_back(emission.request);
+      all["position"].push_back(emission.position);
+      all["text"].push_back(text(emission.text));
+      all["hit"].push_back(emission.hit ? 1 : 0);
     }
-    return {{"time", time}, {"request", request}, {"position", position}, {"text", words}, {"hit", hit}};
+    return all;
   }
 
   const Trace& trace_;
@@ -156,13 +153,7 @@ std::string inert(const Json& data) {
   const std::string json = data.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string out;
   out.reserve(json.size() + json.size() / 16);
-  for (const char c : json) {
-    if (c == '<') {
-      out += "\\u003c";
-    } else {
-      out += c;
-    }
-  }
+  for (const char c : json) c == '<' ? out += "\\u003c" : out += c;
   return out;
 }
 

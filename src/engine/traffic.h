@@ -1,6 +1,7 @@
 // What is under way in the stages of one model, and what passes through them take.
 #pragma once
 
+#include <cmath>
 #include <deque>
 #include <limits>
 #include <optional>
@@ -11,12 +12,24 @@
 #include "base/pass_times.h"
 #include "engine/largest.h"
 #include "engine/request.h"
-#include "engine/smooth.h"
 #include "engine/stage_clock.h"
 #include "pipeline/cost_model.h"
 #include "wire/report.h"
 
 namespace sluice {
+
+// A running mean and how far values lie from it on average, with the weights of RFC 6298.
+struct Smooth {
+  double mean = 0, deviation = 0;
+  bool known = false;
+
+  void saw(double value) {
+    constexpr double kOfMean = 1.0 / 8, kOfDeviation = 1.0 / 4;
+    deviation = known ? deviation + kOfDeviation * (std::abs(value - mean) - deviation) : 0.0;
+    mean = known ? mean + kOfMean * (value - mean) : value;
+    known = true;
+  }
+};
 
 class Traffic {
  public:
