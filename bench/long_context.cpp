@@ -42,11 +42,10 @@ T value_of(Result<T> result) {
 std::unique_ptr<Engine> engine_for(const Opened& opened, const Setting& setting, size_t prompt,
                                    std::shared_ptr<const KnownText> corpus) {
   const int32_t context = static_cast<int32_t>(prompt) + setting.tokens + 8;
-  Assembly assembly = value_of(assemble({.model = &opened.model,
+  Assembly assembly = value_of(assemble({.options = {.threads = setting.threads},
+                                         .model = &opened.model,
                                          .tokenizer = &opened.tokenizer,
                                          .cuts = cuts_of(opened, {.stages = setting.stages}),
-                                         .executor = ExecutorKind::kThreads,
-                                         .threads = setting.threads,
                                          .engine = {.context = context,
                                                     .n_cells = context + 4 * (setting.tokens + kMostRows),
                                                     .corpus = std::move(corpus),

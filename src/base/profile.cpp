@@ -89,41 +89,43 @@ Status check_keys(const nlohmann::json& j, std::initializer_list<const char*> kn
   return {};
 }
 
+auto within(double low, double high) {
+  return [=](const nlohmann::json& j, const std::string& where) { return number(j, low, high, where); };
+}
+
+// What an object says under a key, if it says anything there, becomes the field. where: of the object, as it stands
+// before the key.
+template <class T, class Parse>
+Status take(const nlohmann::json& j, const char* key, T& field, const std::string& where, Parse parse) {
+  if (!j.contains(key)) return {};
+  SLUICE_TRY(field, parse(j[key], where + key));
+  return {};
+}
+
 Result<Link> parse_link(const nlohmann::json& j, const std::string& where) {
   if (!j.is_object())
     return input_error(where +
                        " must be an object such as {\"latency\": 0.001, \"bandwidth\": 1.25e8, \"jitter\": 0.1}");
   SLUICE_TRY_STATUS(check_keys(j, {"latency", "bandwidth", "jitter"}, where));
   Link link;
-  if (j.contains("latency")) {
-    SLUICE_TRY(link.latency, number(j["latency"], 0, kLongest, where + ".latency"));
-  }
-  if (j.contains("bandwidth") && j["bandwidth"] != 0) {  // 0: unlimited
-    SLUICE_TRY(link.bandwidth, number(j["bandwidth"], 1, 1e18, where + ".bandwidth"));
-  }
-  if (j.contains("jitter")) {
-    SLUICE_TRY(link.jitter, number(j["jitter"], 0, 1, where + ".jitter"));
-  }
+  SLUICE_TRY_STATUS(take(j, "latency", link.latency, where + ".", within(0, kLongest)));
+  if (j.value("bandwidth", nlohmann::json()) != 0)  // unlimited
+    SLUICE_TRY_STATUS(take(j, "bandwidth", link.bandwidth, where + ".", within(1, 1e18)));
+  SLUICE_TRY_STATUS(take(j, "jitter", link.jitter, where + ".", within(0, 1)));
   return link;
 }
 
-Result<std::vector<Link>> parse_links(const nlohmann::json& j, size_t least, const char* of_what,
-                                      const std::string& where) {
-  if (!j.is_array() || j.size() < least) return input_error(where + " must be a list of links: " + of_what);
-  std::vector<Link> links;
-  for (size_t i = 0; i < j.size(); ++i) {
-    SLUICE_TRY(links.emplace_back(), parse_link(j[i], where + "[" + std::to_string(i) + "]"));
-  }
-  return links;
-}
-
-Result<std::vector<double>> parse_speeds(const nlohmann::json& j, const std::string& where) {
-  if (!j.is_array() || j.empty()) return input_error(where + " must be a list of numbers, one for each stage");
-  std::vector<double> speeds;
-  for (size_t i = 0; i < j.size(); ++i) {
-    SLUICE_TRY(speeds.emplace_back(), number(j[i], 1e-3, 1e3, where + "[" + std::to_string(i) + "]"));
-  }
-  return speeds;
+// A list, each entry of which parse() takes.
+template <class T, class Parse>
+auto list_of(size_t least, const char* what, Parse parse) {
+  return [=](const nlohmann::json& j, const std::string& where) -> Result<std::vector<T>> {
+    if (!j.is_array() || j.size() < least) return input_error(where + " must be a list of " + what);
+    std::vector<T> list;
+    for (size_t i = 0; i < j.size(); ++i) {
+      SLUICE_TRY(list.emplace_back(), parse(j[i], where + "[" + std::to_string(i) + "]"));
+    }
+    return list;
+  };
 }
 
 nlohmann::json link_json(const Link& link) {
@@ -160,10 +162,8 @@ Result<CostCurve> parse_curve(const nlohmann::json& j, const std::string& where)
   if (between != "linear" && between != "step") return input_error(where + ".between must be \"linear\" or \"step\"");
   curve.between = between == "step" ? CostCurve::Between::kStep : CostCurve::Between::kLinear;
   if (j.contains("every") != j.contains("add")) return input_error(where + ": \"every\" and \"add\" go together");
-  if (j.contains("every")) {
-    SLUICE_TRY(curve.step_rows, number(j["every"], 1, kMostRows, where + ".every"));
-    SLUICE_TRY(curve.step_add, number(j["add"], 0, kLongest, where + ".add"));
-  }
+  SLUICE_TRY_STATUS(take(j, "every", curve.step_rows, where + ".", within(1, kMostRows)));
+  SLUICE_TRY_STATUS(take(j, "add", curve.step_add, where + ".", within(0, kLongest)));
   return curve;
 }
 
@@ -212,59 +212,49 @@ Result<Profile> Profile::parse(const std::string& text, const std::string& where
                                {"name", "description", "source", "stage", "layer", "head", "embedding", "draft",
                                 "prune_seconds", "link", "edges", "direct", "seed", "speeds", "draft_on"},
                                "profile " + where));
+  const std::string of = "profile " + where + ": ";
   Profile profile;
   profile.name = where;
   for (auto [key, field] :
        {std::pair{"name", &profile.name}, {"description", &profile.description}, {"source", &profile.source}}) {
     if (!j.contains(key)) continue;
-    if (!j[key].is_string()) return input_error("profile " + where + ": " + key + " must be a text");
+    if (!j[key].is_string()) return input_error(of + key + " must be a text");
     *field = j[key].get<std::string>();
   }
   for (auto [key, curve] : {std::pair{"stage", &profile.stage},
                             {"layer", &profile.layer},
                             {"head", &profile.head},
-                            {"embedding", &profile.embedding}}) {
-    if (!j.contains(key)) continue;
-    SLUICE_TRY(*curve, parse_curve(j[key], "profile " + where + ": " + key));
-  }
+                            {"embedding", &profile.embedding}})
+    SLUICE_TRY_STATUS(take(j, key, *curve, of, parse_curve));
   if (j.contains("draft")) {
     const auto list = j["draft"].is_array() ? j["draft"] : nlohmann::json::array({j["draft"]});
     for (const auto& draft : list) {
-      SLUICE_TRY(profile.drafts.emplace_back(), parse_curve(draft, "profile " + where + ": draft"));
+      SLUICE_TRY(profile.drafts.emplace_back(), parse_curve(draft, of + "draft"));
     }
   }
   if (j.contains("stage") == j.contains("layer"))
     return input_error("profile " + where + " must give either \"stage\" or \"layer\"");
-  if (j.contains("prune_seconds")) {
-    SLUICE_TRY(profile.prune_seconds, number(j["prune_seconds"], 0, kLongest, "profile " + where + ": prune_seconds"));
-  }
-  if (j.contains("link")) {
-    SLUICE_TRY(profile.link, parse_link(j["link"], "profile " + where + ": link"));
-  }
-  if (j.contains("edges")) {
-    SLUICE_TRY(profile.edges,
-               parse_links(j["edges"], 2,
-                           "from the coordinator to stage 0, from each stage to the next, from the last one to the "
-                           "coordinator",
-                           "profile " + where + ": edges"));
-  }
-  if (j.contains("direct")) {
-    SLUICE_TRY(profile.direct,
-               parse_links(j["direct"], 1, "between the coordinator and each stage", "profile " + where + ": direct"));
-    if (profile.direct.size() + 1 != profile.edges.size())
-      return input_error("profile " + where + ": direct must have one link less than edges, one for each stage");
-  }
-  if (j.contains("speeds")) {
-    SLUICE_TRY(profile.speeds, parse_speeds(j["speeds"], "profile " + where + ": speeds"));
-  }
+  SLUICE_TRY_STATUS(take(j, "prune_seconds", profile.prune_seconds, of, within(0, kLongest)));
+  SLUICE_TRY_STATUS(take(j, "link", profile.link, of, parse_link));
+  SLUICE_TRY_STATUS(
+      take(j, "edges", profile.edges, of,
+           list_of<Link>(2,
+                         "links: from the coordinator to stage 0, from each stage to the next, from the last "
+                         "one to the coordinator",
+                         parse_link)));
+  SLUICE_TRY_STATUS(take(j, "direct", profile.direct, of,
+                         list_of<Link>(1, "links: between the coordinator and each stage", parse_link)));
+  if (j.contains("direct") && profile.direct.size() + 1 != profile.edges.size())
+    return input_error(of + "direct must have one link less than edges, one for each stage");
+  SLUICE_TRY_STATUS(
+      take(j, "speeds", profile.speeds, of, list_of<double>(1, "numbers, one for each stage", within(1e-3, 1e3))));
   if (j.contains("draft_on")) {
     const bool is_stage = j["draft_on"].is_number_unsigned() && j["draft_on"].get<uint64_t>() < kMostRows;
-    if (!is_stage) return input_error("profile " + where + ": draft_on must be the number of a stage, from 0");
+    if (!is_stage) return input_error(of + "draft_on must be the number of a stage, from 0");
     profile.draft_on = j["draft_on"].get<int32_t>();
   }
   if (j.contains("seed")) {
-    if (!j["seed"].is_number_unsigned())
-      return input_error("profile " + where + ": seed must be a whole number from 0");
+    if (!j["seed"].is_number_unsigned()) return input_error(of + "seed must be a whole number from 0");
     profile.seed = j["seed"].get<uint64_t>();
   }
   return profile;

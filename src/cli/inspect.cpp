@@ -15,10 +15,9 @@
 #include "model/head_file.h"
 #include "model/model_file.h"
 #include "model/tokenizer.h"
-#include "session/cached_draft.h"
 #include "session/installation.h"
 #include "session/memory_need.h"
-#include "session/shipped_heads.h"
+#include "session/speculators.h"
 
 namespace sluice {
 

@@ -87,6 +87,18 @@ Result<MappedBytes> OpenFile::map(uint64_t offset, size_t length) const {
   return mapped;
 }
 
+Status FileWatch::poll() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_ < std::chrono::seconds(1)) return {};
+  looked_ = now;
+  return look();
+}
+
+Status FileWatch::look() const {
+  for (const auto& file : files_) SLUICE_TRY_STATUS(file->check_unchanged());
+  return {};
+}
+
 size_t page_size() {
   static const size_t size = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   return size;

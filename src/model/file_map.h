@@ -1,12 +1,15 @@
 // A file of the operating system, opened once and mapped in parts.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "model/mapped_ranges.h"
@@ -85,6 +88,22 @@ class OpenFile {
   std::string path_;
   int fd_ = -1;
   FileStamp stamp_;
+};
+
+// Whether the files that an engine computes with are still what they were.
+//
+// Weights are read as they are needed, so a file that is written meanwhile would change the answer.
+class FileWatch {
+ public:
+  explicit FileWatch(std::vector<std::shared_ptr<const OpenFile>> files) : files_(std::move(files)) {}
+
+  // An error (kRuntime) names a file that has changed since it was opened. Looks once a second at most.
+  Status poll();
+  Status look() const;  // in any case
+
+ private:
+  std::vector<std::shared_ptr<const OpenFile>> files_;
+  std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
 };
 
 size_t page_size();

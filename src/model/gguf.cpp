@@ -16,25 +16,9 @@ constexpr uint32_t kDefaultAlignment = 32, kMaxAlignment = 1u << 20;
 
 // Bytes of one element; 0 for what has no fixed size.
 size_t element_bytes(Type type) {
-  switch (type) {
-    case Type::kUint8:
-    case Type::kInt8:
-    case Type::kBool:
-      return 1;
-    case Type::kUint16:
-    case Type::kInt16:
-      return 2;
-    case Type::kUint32:
-    case Type::kInt32:
-    case Type::kFloat32:
-      return 4;
-    case Type::kUint64:
-    case Type::kInt64:
-    case Type::kFloat64:
-      return 8;
-    default:
-      return 0;
-  }
+  static constexpr size_t kBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};  // in the order of Type
+  const auto i = static_cast<size_t>(type);
+  return i < std::size(kBytes) ? kBytes[i] : 0;
 }
 
 std::string quoted(std::string_view name) {
@@ -266,23 +250,10 @@ const Value* Header::find(std::string_view key) const {
   return found == index_.end() ? nullptr : &entries_[found->second].second;
 }
 
-template <class T>
-T Header::scalar(const Value& value, uint64_t index) const {
-  SLUICE_CHECK(element_bytes(value.type) == sizeof(T) && index < value.count, "a value is read as what it is");
-  T out;
-  std::memcpy(&out, bytes_.data() + value.offset + index * sizeof(T), sizeof(T));
-  return out;
+void Header::copy(const Value& value, uint64_t index, void* to, size_t size) const {
+  SLUICE_CHECK(element_bytes(value.type) == size && index < value.count, "a value is read as what it is");
+  std::memcpy(to, bytes_.data() + value.offset + index * size, size);
 }
-template uint8_t Header::scalar<uint8_t>(const Value&, uint64_t) const;
-template int8_t Header::scalar<int8_t>(const Value&, uint64_t) const;
-template uint16_t Header::scalar<uint16_t>(const Value&, uint64_t) const;
-template int16_t Header::scalar<int16_t>(const Value&, uint64_t) const;
-template uint32_t Header::scalar<uint32_t>(const Value&, uint64_t) const;
-template int32_t Header::scalar<int32_t>(const Value&, uint64_t) const;
-template uint64_t Header::scalar<uint64_t>(const Value&, uint64_t) const;
-template int64_t Header::scalar<int64_t>(const Value&, uint64_t) const;
-template float Header::scalar<float>(const Value&, uint64_t) const;
-template double Header::scalar<double>(const Value&, uint64_t) const;
 
 std::vector<std::string_view> Header::strings(const Value& value) const {
   SLUICE_CHECK(value.type == Type::kString, "only strings are read as strings");
@@ -304,25 +275,25 @@ tl::unexpected<Error> wrong_type(std::string_view key, const Value& value, Type 
 }
 }  // namespace
 
-Result<std::optional<uint32_t>> Header::optional_u32(std::string_view key) const {
+Result<const Value*> Header::optional(std::string_view key, Type type) const {
   const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  if (value->is_array || value->type != Type::kUint32) return wrong_type(key, *value, Type::kUint32);
-  return scalar<uint32_t>(*value);
+  if (value != nullptr && (value->is_array || value->type != type)) return wrong_type(key, *value, type);
+  return value;
+}
+
+Result<std::optional<uint32_t>> Header::optional_u32(std::string_view key) const {
+  SLUICE_TRY(const Value* value, optional(key, Type::kUint32));
+  return value == nullptr ? std::nullopt : std::optional(scalar<uint32_t>(*value));
 }
 
 Result<std::optional<float>> Header::optional_f32(std::string_view key) const {
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  if (value->is_array || value->type != Type::kFloat32) return wrong_type(key, *value, Type::kFloat32);
-  return scalar<float>(*value);
+  SLUICE_TRY(const Value* value, optional(key, Type::kFloat32));
+  return value == nullptr ? std::nullopt : std::optional(scalar<float>(*value));
 }
 
 Result<std::optional<std::string_view>> Header::optional_string(std::string_view key) const {
-  const Value* value = find(key);
-  if (value == nullptr) return std::nullopt;
-  if (value->is_array || value->type != Type::kString) return wrong_type(key, *value, Type::kString);
-  return string(*value);
+  SLUICE_TRY(const Value* value, optional(key, Type::kString));
+  return value == nullptr ? std::nullopt : std::optional(string(*value));
 }
 
 }  // namespace sluice::gguf

@@ -70,7 +70,11 @@ class Header {
 
   // Typed access. REQUIRES the value's type, and index < count.
   template <class T>
-  T scalar(const Value& value, uint64_t index = 0) const;
+  T scalar(const Value& value, uint64_t index = 0) const {
+    T out;
+    copy(value, index, &out, sizeof out);
+    return out;
+  }
   std::string_view string(const Value& value) const;
   std::vector<std::string_view> strings(const Value& value) const;
 
@@ -85,6 +89,9 @@ class Header {
 
  private:
   friend class Parser;
+  void copy(const Value& value, uint64_t index, void* to, size_t size) const;
+  Result<const Value*> optional(std::string_view key, Type type) const;
+
   std::vector<std::byte> bytes_;
   std::vector<std::pair<std::string, Value>> entries_;  // in the file's order
   std::unordered_map<std::string, size_t> index_;

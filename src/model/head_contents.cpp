@@ -14,7 +14,6 @@ namespace {
 
 constexpr const char *kOurs = "sluice-head", *kLlamaCpps = "eagle3";
 constexpr int32_t kMaxGroups = 1024;
-constexpr HeadKind kKinds[] = {HeadKind::kSpd, HeadKind::kPEagle, HeadKind::kExit, HeadKind::kDraft};
 
 // Everything that the metadata says, in the order in which one part bounds the next.
 class Reader {
@@ -41,8 +40,8 @@ class Reader {
     SLUICE_TRY(const int32_t version, keys_.number_in("version", 0, UINT32_MAX >> 1));
     if (version != 1) return keys_.wrong("version", "is " + std::to_string(version) + "; 1 is needed");
     SLUICE_TRY(const std::string kind, keys_.text("kind"));
-    const auto* found = std::ranges::find_if(kKinds, [&](HeadKind k) { return kind == name(k); });
-    if (found == std::end(kKinds))
+    const auto found = value_of(kHeadKinds, kind);
+    if (!found || found == HeadKind::kEagle3)
       return keys_.wrong("kind", "is '" + displayed(kind) + "'; spd, p-eagle, exit and draft are known");
     p_.kind = *found;
     SLUICE_TRY_STATUS(read_target());
@@ -249,22 +248,6 @@ std::string sizes(const HeadTarget& target) {
 }
 
 }  // namespace
-
-const char* name(HeadKind kind) {
-  switch (kind) {
-    case HeadKind::kSpd:
-      return "spd";
-    case HeadKind::kEagle3:
-      return "eagle3";
-    case HeadKind::kPEagle:
-      return "p-eagle";
-    case HeadKind::kExit:
-      return "exit";
-    case HeadKind::kDraft:
-      return "draft";
-  }
-  return "?";
-}
 
 std::vector<int32_t> HeadParameters::tapped_layers() const {
   std::set<int32_t> layers;

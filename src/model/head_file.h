@@ -5,13 +5,19 @@
 #include <string>
 #include <vector>
 
+#include "base/choice.h"
 #include "base/ids.h"
 #include "model/model_file.h"
 
 namespace sluice {
 
 enum class HeadKind : uint8_t { kSpd, kEagle3, kPEagle, kExit, kDraft };
-const char* name(HeadKind kind);  // "spd", "eagle3", "p-eagle", "exit", "draft"
+inline constexpr Choice<HeadKind> kHeadKinds[] = {{"spd", HeadKind::kSpd},
+                                                  {"eagle3", HeadKind::kEagle3},
+                                                  {"p-eagle", HeadKind::kPEagle},
+                                                  {"exit", HeadKind::kExit},
+                                                  {"draft", HeadKind::kDraft}};
+inline const char* name(HeadKind kind) { return name_of(kHeadKinds, kind); }
 
 struct HeadParameters {
   HeadKind kind = HeadKind::kSpd;

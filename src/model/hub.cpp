@@ -11,7 +11,6 @@
 #include <exception>
 #include <filesystem>
 #include <string_view>
-#include <utility>
 
 #include "model/file_identity.h"
 

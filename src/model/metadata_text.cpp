@@ -8,35 +8,37 @@ namespace {
 
 constexpr size_t kDisplayedBytes = 80;
 
+std::string text(double number) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g", number);
+  return text;
+}
+
 std::string scalar_text(const gguf::Header& header, const gguf::Value& value, uint64_t i) {
+  using enum gguf::Type;
+  const auto whole = [&]<class T>(T) { return std::to_string(header.scalar<T>(value, i)); };
   switch (value.type) {
-    case gguf::Type::kUint8:
-      return std::to_string(header.scalar<uint8_t>(value, i));
-    case gguf::Type::kInt8:
-      return std::to_string(header.scalar<int8_t>(value, i));
-    case gguf::Type::kUint16:
-      return std::to_string(header.scalar<uint16_t>(value, i));
-    case gguf::Type::kInt16:
-      return std::to_string(header.scalar<int16_t>(value, i));
-    case gguf::Type::kUint32:
-      return std::to_string(header.scalar<uint32_t>(value, i));
-    case gguf::Type::kInt32:
-      return std::to_string(header.scalar<int32_t>(value, i));
-    case gguf::Type::kUint64:
-      return std::to_string(header.scalar<uint64_t>(value, i));
-    case gguf::Type::kInt64:
-      return std::to_string(header.scalar<int64_t>(value, i));
-    case gguf::Type::kFloat32: {
-      char text[32];
-      std::snprintf(text, sizeof(text), "%g", static_cast<double>(header.scalar<float>(value, i)));
-      return text;
-    }
-    case gguf::Type::kFloat64: {
-      char text[32];
-      std::snprintf(text, sizeof(text), "%g", header.scalar<double>(value, i));
-      return text;
-    }
-    case gguf::Type::kBool:
+    case kUint8:
+      return whole(uint8_t{});
+    case kInt8:
+      return whole(int8_t{});
+    case kUint16:
+      return whole(uint16_t{});
+    case kInt16:
+      return whole(int16_t{});
+    case kUint32:
+      return whole(uint32_t{});
+    case kInt32:
+      return whole(int32_t{});
+    case kUint64:
+      return whole(uint64_t{});
+    case kInt64:
+      return whole(int64_t{});
+    case kFloat32:
+      return text(header.scalar<float>(value, i));
+    case kFloat64:
+      return text(header.scalar<double>(value, i));
+    case kBool:
       return header.scalar<uint8_t>(value, i) != 0 ? "true" : "false";
     default:
       return "";

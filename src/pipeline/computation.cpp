@@ -100,39 +100,9 @@ class Layers final : public Computation {
   std::optional<Journal> journal_;
 };
 
-class LazyModel final : public Computation {
+class Nothing final : public Computation {
  public:
-  explicit LazyModel(LazyRunner runner) : runner_(std::move(runner)) {}
-
-  void enter(const Batch& batch) override { runner_.enter(batch.updates, batch.rows); }
-  int32_t run(Batch& batch) override { return static_cast<int32_t>(batch.rows.size()); }
-  void logits(const Batch& batch, std::span<const size_t> rows, std::span<float> logits) override {
-    std::vector<Row> asked;
-    for (const size_t i : rows) asked.push_back(batch.rows[i]);
-    runner_.logits(asked, logits);
-  }
-  std::optional<PathKey> key(const Row& row) const override { return runner_.key(row); }
-  uint64_t take_out_of_range() override { return runner_.take_out_of_range(); }
-  Spread spread() override { return runner_.spread(); }
-  Exactness exactness() const override { return runner_.exactness(); }
-
- private:
-  LazyRunner runner_;
-};
-
-class NoLayers final : public Computation {
- public:
-  void enter(const Batch&) override {}
-  int32_t run(Batch& batch) override { return static_cast<int32_t>(batch.rows.size()); }
-  void logits(const Batch&, std::span<const size_t>, std::span<float>) override {
-    SLUICE_CHECK(false, "logits of a stage that computes nothing");
-  }
-  Exactness exactness() const override { return Exactness::kBitwise; }
-};
-
-class Zeros final : public Computation {
- public:
-  explicit Zeros(int32_t d_model) : d_(static_cast<size_t>(d_model)) {}
+  explicit Nothing(int32_t d_state) : d_(static_cast<size_t>(d_state)) {}
   void enter(const Batch&) override {}
   int32_t run(Batch& batch) override {
     batch.hidden.assign(batch.rows.size() * d_, 0.0f);
@@ -174,9 +144,7 @@ class HeadOfTarget final : public Computation {
 std::unique_ptr<Computation> layers_of(std::unique_ptr<StageRunner> runner, StageId stage, int32_t d_model) {
   return std::make_unique<Layers>(std::move(runner), stage, d_model);
 }
-std::unique_ptr<Computation> lazy_model(LazyRunner runner) { return std::make_unique<LazyModel>(std::move(runner)); }
-std::unique_ptr<Computation> no_layers() { return std::make_unique<NoLayers>(); }
-std::unique_ptr<Computation> zeros(int32_t d_model) { return std::make_unique<Zeros>(d_model); }
+std::unique_ptr<Computation> nothing(int32_t d_state) { return std::make_unique<Nothing>(d_state); }
 std::unique_ptr<Computation> head_of(std::unique_ptr<HeadModule> head) {
   return std::make_unique<HeadOfTarget>(std::move(head));
 }

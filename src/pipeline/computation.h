@@ -10,7 +10,6 @@
 #include "base/spread.h"
 #include "compute/stage_runner.h"
 #include "pipeline/journal.h"
-#include "pipeline/lazy_runner.h"
 #include "pipeline/memo.h"
 #include "source/heads/head_module.h"
 #include "wire/batch.h"
@@ -56,11 +55,8 @@ class Computation {
 };
 
 std::unique_ptr<Computation> layers_of(std::unique_ptr<StageRunner> runner, StageId stage, int32_t d_model);
-std::unique_ptr<Computation> lazy_model(LazyRunner runner);
-// A stage before the last of a lazy pipeline.
-std::unique_ptr<Computation> no_layers();
-// The same, which passes on zeros for states. d_model: of a row.
-std::unique_ptr<Computation> zeros(int32_t d_model);
+// A stage before the last of a model whose last computes all: it passes on zeros for states, d_state of a row.
+std::unique_ptr<Computation> nothing(int32_t d_state);
 std::unique_ptr<Computation> head_of(std::unique_ptr<HeadModule> head);
 
 }  // namespace sluice

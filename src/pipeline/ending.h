@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "pipeline/computation.h"
+#include "pipeline/memo.h"
 #include "wire/batch.h"
 #include "wire/report.h"
 
@@ -32,5 +34,17 @@ class Ending {
  protected:
   Lookups lookups_;
 };
+
+// The target's: the verdicts on a batch. memo: of what is computed lazily; else empty.
+std::unique_ptr<Ending> make_judge(int32_t n_logits, std::shared_ptr<Memo> memo);
+
+// A draft model's or a head's: what it holds likely after each node.
+struct GuesserOptions {
+  int32_t n_logits = 0;
+  int32_t candidates = 0;  // of a row at most, of the first `guessable` tokens
+  int32_t guessable = 0;
+  std::vector<Token> vocabulary = {};  // the token of each row of logits, ascending; empty: row i is token i
+};
+std::unique_ptr<Ending> make_guesser(GuesserOptions options, std::shared_ptr<Memo> memo);
 
 }  // namespace sluice

@@ -50,16 +50,6 @@ Status check_draws(const Draws& draws, int32_t n_tokens) {
   return check_within("a bend's number of tokens", bend.f, int64_t{n_tokens} + 1);
 }
 
-// How tokens are to be drawn from now on; null if the update does not say.
-const SamplingParams* sampling_of(const PathUpdate& update) {
-  return std::visit(
-      [](const auto& held) -> const SamplingParams* {
-        if constexpr (requires { held.sampling; }) return &held.sampling;
-        return nullptr;
-      },
-      update);
-}
-
 }  // namespace
 
 StageLimits StageLimits::of(const StageRecipe& recipe, const ModelFile& model) {

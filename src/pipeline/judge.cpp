@@ -1,9 +1,10 @@
-#include "pipeline/judge.h"
-
 #include <algorithm>
 #include <optional>
 #include <set>
 #include <utility>
+
+#include "pipeline/ending.h"
+#include "verify/verifier.h"
 
 namespace sluice {
 
@@ -33,83 +34,108 @@ const Draws* draws_of(const Batch& batch, size_t i) {
   return said == batch.draws.rend() ? nullptr : &*said;
 }
 
+class Judge final : public Ending {
+ public:
+  Judge(int32_t n_logits, std::shared_ptr<Memo> memo)
+      : n_logits_(static_cast<size_t>(n_logits)), memo_(std::move(memo)) {}
+
+  void enter(const Batch& batch) override {
+    for (const PathUpdate& update : batch.updates) verifier_.apply(update);
+    for (const Row& row : batch.rows)
+      if (row.kind == Row::Kind::kPrompt) verifier_.enter_prompt(row);
+  }
+
+  // What hangs from another branch than the verified one is not.
+  std::vector<bool> hopeful(std::span<const Row> rows) const override {
+    std::vector<bool> hopeful(rows.size());
+    std::set<std::pair<SequenceId, Cell>> cells;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const Row& row = rows[i];
+      hopeful[i] = row.kind == Row::Kind::kPrompt || !verifier_.alive({&row, 1}).empty() ||
+                   cells.contains({row.sequence, row.parent});
+      if (hopeful[i]) cells.emplace(row.sequence, row.cell);
+    }
+    return hopeful;
+  }
+
+  // Round by round down the accepted paths: of each sequence at most one row is alive at a time.
+  int32_t conclude(const Batch& batch, Computation& computation, Outcome& outcome) override {
+    known_.rows.clear();
+    int32_t judged = 0;
+    for (auto alive = verifier_.alive(batch.rows); !alive.empty(); alive = verifier_.alive(batch.rows)) {
+      for (Accepted& one : accept(batch, alive, computation)) outcome.accepted.push_back(std::move(one));
+      judged += static_cast<int32_t>(alive.size());
+    }
+    return judged;
+  }
+
+ private:
+  // The rows of a batch whose logits are there, in their order.
+  struct Known {
+    std::vector<size_t> rows;
+    std::vector<float> logits;  // [rows, n_logits]
+  };
+
+  // The verdicts on the rows of a round, from the memo where the target's own token after them is there.
+  std::vector<Accepted> accept(const Batch& batch, std::span<const size_t> alive, Computation& computation) {
+    std::vector<Accepted> verdicts(alive.size());
+    std::vector<std::optional<PathKey>> keys(alive.size());
+    std::vector<size_t> open, open_rows;  // places in `alive` and in the batch
+    for (size_t i = 0; i < alive.size(); ++i) {
+      const Row& row = batch.rows[alive[i]];
+      if (const auto path = computation.key(row); path && draws_of(batch, alive[i]) == nullptr)
+        keys[i] = path->with(verifier_.sampling(row.sequence));
+      const Draw* draw = keys[i] ? memo_->find_draw(*keys[i]) : nullptr;
+      lookups_.asked += keys[i].has_value();
+      lookups_.missed += keys[i] && draw == nullptr;
+      if (draw != nullptr) {
+        verdicts[i] = verifier_.accept(row, *draw);
+      } else {
+        open.push_back(i);
+        open_rows.push_back(alive[i]);
+      }
+    }
+    if (open.empty()) return verdicts;
+    know(batch, std::move(open_rows), computation);
+    std::vector<Verifier::Alive> rows;
+    for (const size_t i : open) rows.push_back({batch.rows[alive[i]], logits_of(alive[i]), draws_of(batch, alive[i])});
+    std::vector<Accepted> drawn = verifier_.accept(rows, computation.spread());
+    for (size_t i = 0; i < open.size(); ++i) {
+      if (const auto& key = keys[open[i]]) memo_->keep(*key, Draw{drawn[i].next, drawn[i].logprob});
+      verdicts[open[i]] = std::move(drawn[i]);
+    }
+    return verdicts;
+  }
+
+  // Computes the logits of the rows that are not known, and of those that the paths may come to next, unless what is
+  // computed is to be as little as possible.
+  void know(const Batch& batch, std::vector<size_t> rows, Computation& computation) {
+    std::erase_if(rows,
+                  [&](size_t i) { return std::find(known_.rows.begin(), known_.rows.end(), i) != known_.rows.end(); });
+    if (rows.empty()) return;
+    if (memo_ == nullptr) rows = foreseen(batch.rows, std::move(rows));
+    const size_t before = known_.rows.size() * n_logits_;
+    known_.rows.insert(known_.rows.end(), rows.begin(), rows.end());
+    known_.logits.resize(known_.rows.size() * n_logits_);
+    computation.logits(batch, rows, std::span(known_.logits).subspan(before));
+  }
+
+  std::span<const float> logits_of(size_t row) const {
+    const auto place =
+        static_cast<size_t>(std::find(known_.rows.begin(), known_.rows.end(), row) - known_.rows.begin());
+    return std::span(known_.logits).subspan(place * n_logits_, n_logits_);
+  }
+
+  size_t n_logits_;
+  std::shared_ptr<Memo> memo_;
+  Verifier verifier_;
+  Known known_;
+};
+
 }  // namespace
 
-void Judge::enter(const Batch& batch) {
-  for (const PathUpdate& update : batch.updates) verifier_.apply(update);
-  for (const Row& row : batch.rows)
-    if (row.kind == Row::Kind::kPrompt) verifier_.enter_prompt(row);
-}
-
-std::vector<bool> Judge::hopeful(std::span<const Row> rows) const {
-  std::vector<bool> hopeful(rows.size());
-  std::set<std::pair<SequenceId, Cell>> cells;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const Row& row = rows[i];
-    hopeful[i] = row.kind == Row::Kind::kPrompt || !verifier_.alive({&row, 1}).empty() ||
-                 cells.contains({row.sequence, row.parent});
-    if (hopeful[i]) cells.emplace(row.sequence, row.cell);
-  }
-  return hopeful;
-}
-
-int32_t Judge::conclude(const Batch& batch, Computation& computation, Outcome& outcome) {
-  known_.rows.clear();
-  int32_t judged = 0;
-  for (auto alive = verifier_.alive(batch.rows); !alive.empty(); alive = verifier_.alive(batch.rows)) {
-    for (Accepted& one : accept(batch, alive, computation)) outcome.accepted.push_back(std::move(one));
-    judged += static_cast<int32_t>(alive.size());
-  }
-  return judged;
-}
-
-// The verdicts on the rows of a round, from the memo where the target's own token after them is there.
-std::vector<Accepted> Judge::accept(const Batch& batch, std::span<const size_t> alive, Computation& computation) {
-  std::vector<Accepted> verdicts(alive.size());
-  std::vector<std::optional<PathKey>> keys(alive.size());
-  std::vector<size_t> open, open_rows;  // places in `alive` and in the batch
-  for (size_t i = 0; i < alive.size(); ++i) {
-    const Row& row = batch.rows[alive[i]];
-    if (const auto path = computation.key(row); path && draws_of(batch, alive[i]) == nullptr)
-      keys[i] = path->with(verifier_.sampling(row.sequence));
-    const Draw* draw = keys[i] ? memo_->find_draw(*keys[i]) : nullptr;
-    lookups_.asked += keys[i].has_value();
-    lookups_.missed += keys[i] && draw == nullptr;
-    if (draw != nullptr) {
-      verdicts[i] = verifier_.accept(row, *draw);
-    } else {
-      open.push_back(i);
-      open_rows.push_back(alive[i]);
-    }
-  }
-  if (open.empty()) return verdicts;
-  know(batch, std::move(open_rows), computation);
-  std::vector<Verifier::Alive> rows;
-  for (const size_t i : open) rows.push_back({batch.rows[alive[i]], logits_of(alive[i]), draws_of(batch, alive[i])});
-  std::vector<Accepted> drawn = verifier_.accept(rows, computation.spread());
-  for (size_t i = 0; i < open.size(); ++i) {
-    if (const auto& key = keys[open[i]]) memo_->keep(*key, Draw{drawn[i].next, drawn[i].logprob});
-    verdicts[open[i]] = std::move(drawn[i]);
-  }
-  return verdicts;
-}
-
-// Computes the logits of the rows that are not known, and of those that the paths may come to next, unless what is
-// computed is to be as little as possible.
-void Judge::know(const Batch& batch, std::vector<size_t> rows, Computation& computation) {
-  std::erase_if(rows,
-                [&](size_t i) { return std::find(known_.rows.begin(), known_.rows.end(), i) != known_.rows.end(); });
-  if (rows.empty()) return;
-  if (memo_ == nullptr) rows = foreseen(batch.rows, std::move(rows));
-  const size_t before = known_.rows.size() * n_logits_;
-  known_.rows.insert(known_.rows.end(), rows.begin(), rows.end());
-  known_.logits.resize(known_.rows.size() * n_logits_);
-  computation.logits(batch, rows, std::span(known_.logits).subspan(before));
-}
-
-std::span<const float> Judge::logits_of(size_t row) const {
-  const auto place = static_cast<size_t>(std::find(known_.rows.begin(), known_.rows.end(), row) - known_.rows.begin());
-  return std::span(known_.logits).subspan(place * n_logits_, n_logits_);
+std::unique_ptr<Ending> make_judge(int32_t n_logits, std::shared_ptr<Memo> memo) {
+  return std::make_unique<Judge>(n_logits, std::move(memo));
 }
 
 }  // namespace sluice

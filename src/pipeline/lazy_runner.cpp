@@ -19,7 +19,11 @@ void LazyRunner::enter(std::span<const PathUpdate> updates, std::span<const Row>
   }
 }
 
-PathKey LazyRunner::key(const Row& row) const { return at(row.cell).key; }
+void LazyRunner::logits(const Batch& batch, std::span<const size_t> rows, std::span<float> logits) {
+  std::vector<Row> asked;
+  for (const size_t i : rows) asked.push_back(batch.rows[i]);
+  this->logits(asked, logits);
+}
 
 void LazyRunner::logits(std::span<const Row> rows, std::span<float> logits) {
   // The rows themselves are computed in any case, since their hidden states aren't kept.

@@ -16,35 +16,28 @@ namespace {
 
 constexpr std::array<char, 8> kMagic = {'s', 'l', 'u', 'i', 'c', 'e', 'm', '3'};
 
-// FNV-1a of all that was written or read: a damaged file must not become somebody's tokens.
-class Checksum {
- public:
-  void add(const char* bytes, size_t n) { sum_ = fnv1a(std::as_bytes(std::span(bytes, n)), sum_); }
-  uint64_t value() const { return sum_; }
-
- private:
-  uint64_t sum_ = kHashOfNothing;
-};
+// Adds to the FNV-1a of all that was written or read: a damaged file must not become somebody's tokens.
+void add(uint64_t& sum, const char* bytes, size_t n) { sum = fnv1a(std::as_bytes(std::span(bytes, n)), sum); }
 
 struct Writer {
   std::FILE* file;  // none: it can't be written
-  Checksum sum;
+  uint64_t sum = kHashOfNothing;
   template <class T>
   void put(const T& value) {
     const char* bytes = reinterpret_cast<const char*>(&value);
     if (file != nullptr) std::fwrite(bytes, 1, sizeof value, file);
-    sum.add(bytes, sizeof value);
+    add(sum, bytes, sizeof value);
   }
 };
 
 struct Reader {
   std::ifstream file;
-  Checksum sum;
+  uint64_t sum = kHashOfNothing;
   template <class T>
   bool get(T& value) {
     char* bytes = reinterpret_cast<char*>(&value);
     if (!file.read(bytes, sizeof value)) return false;
-    sum.add(bytes, sizeof value);
+    add(sum, bytes, sizeof value);
     return true;
   }
 };
@@ -95,7 +88,7 @@ void Memo::keep(PathKey key, TopLogits top) {
 }
 
 Status Memo::load(const std::string& path) {
-  Reader in{.file = std::ifstream(path, std::ios::binary), .sum = {}};
+  Reader in{.file = std::ifstream(path, std::ios::binary)};
   if (!in.file) return {};
   const auto damaged = [&] {
     return input_error("--memo " + path + ": not a memo of this version, or damaged; remove it to begin anew");
@@ -120,7 +113,7 @@ Status Memo::load(const std::string& path) {
       if (!in.get(entry)) return damaged();
     read.keep(key, std::move(top));
   }
-  const uint64_t sum = in.sum.value();
+  const uint64_t sum = in.sum;
   uint64_t expected = 0;
   if (!in.get(expected) || expected != sum || in.file.peek() != std::ifstream::traits_type::eof()) return damaged();
   const std::lock_guard lock(mutex_);
@@ -133,7 +126,7 @@ Status Memo::save(const std::string& path) {
   const std::lock_guard lock(mutex_);
   if (!changed_) return {};
   WholeFile file(path);
-  Writer out{.file = file.stream(), .sum = {}};
+  Writer out{.file = file.stream()};
   out.put(kMagic);
   out.put(static_cast<uint64_t>(draws_.size()));
   out.put(static_cast<uint64_t>(tops_.size()));
@@ -147,7 +140,7 @@ Status Memo::save(const std::string& path) {
     out.put(static_cast<uint32_t>(top.entries.size()));
     for (const auto& entry : top.entries) out.put(entry);
   }
-  out.put(out.sum.value());
+  out.put(uint64_t{out.sum});
   if (const auto error = file.commit(/*durable=*/false))
     return runtime_error("--memo " + path + ": cannot be written: " + error.message() +
                          "; name a file on a disk with room");

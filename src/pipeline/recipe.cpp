@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "pipeline/cost_model.h"
-#include "pipeline/guesser.h"
-#include "pipeline/judge.h"
+#include "pipeline/ending.h"
+#include "pipeline/lazy_runner.h"
 
 namespace sluice {
 
@@ -33,12 +33,12 @@ int32_t n_logits(const StageRecipe& recipe, const ModelFile& model) {
 
 std::unique_ptr<Ending> ending_of(const StageRecipe& recipe, const ModelFile& model, std::shared_ptr<Memo> memo) {
   if (!recipe.last) return nullptr;
-  if (recipe.candidates == 0) return std::make_unique<Judge>(n_logits(recipe, model), std::move(memo));
-  return std::make_unique<Guesser>(Guesser::Options{.n_logits = n_logits(recipe, model),
-                                                    .candidates = recipe.candidates,
-                                                    .guessable = recipe.guessable,
-                                                    .vocabulary = model.head_tokens()},
-                                   std::move(memo));
+  if (recipe.candidates == 0) return make_judge(n_logits(recipe, model), std::move(memo));
+  return make_guesser({.n_logits = n_logits(recipe, model),
+                       .candidates = recipe.candidates,
+                       .guessable = recipe.guessable,
+                       .vocabulary = model.head_tokens()},
+                      std::move(memo));
 }
 
 // What the runner does not check.
@@ -70,21 +70,18 @@ Status check_identity(const StageRecipe& recipe, const File& file) {
 
 std::vector<StageRecipe> recipes_for(const ModelFile& model, const PipelineOptions& options) {
   const bool lazy = options.memo != nullptr, borrows = model.vocabulary_path() != model.path();
-  SLUICE_CHECK(!lazy || options.taps.empty(), "what is tapped is computed");
+  SLUICE_CHECK(!lazy || options.stage.taps.empty(), "what is tapped is computed");
   const bool limited = options.guessable > 0 && model.head_tokens().empty();
-  const StageRecipe common{.files = {.path = model.path(), .target = borrows ? model.vocabulary_path() : ""},
-                           .options = {.n_logits = limited ? options.guessable : 0,
-                                       .kv = options.kv,
-                                       .n_cells = options.n_cells,
-                                       .max_rows = options.max_rows,
-                                       .threads = options.threads,
-                                       .foreign_tokens = options.candidates > 0},
-                           .candidates = options.candidates,
-                           .guessable = options.guessable};
-  std::vector<StageRecipe> recipes(options.cuts.size(), common);
-  std::vector<int32_t> rounded;
+  StageRecipe common{.files = {.path = model.path(), .target = borrows ? model.vocabulary_path() : ""},
+                     .options = options.stage,
+                     .candidates = options.candidates,
+                     .guessable = options.guessable};
+  common.options.taps.clear();
+  common.options.n_logits = limited ? options.guessable : 0;
+  common.options.foreign_tokens = options.candidates > 0;
   if (options.activations == Activations::kF16)
-    for (size_t s = 1; s < recipes.size(); ++s) rounded.push_back(options.cuts[s].first);
+    for (size_t s = 1; s < options.cuts.size(); ++s) common.options.rounded.push_back(options.cuts[s].first);
+  std::vector<StageRecipe> recipes(options.cuts.size(), common);
   for (size_t s = 0; s < recipes.size(); ++s) {
     StageRecipe& recipe = recipes[s];
     recipe.stage = StageId(static_cast<int32_t>(s));
@@ -94,8 +91,7 @@ std::vector<StageRecipe> recipes_for(const ModelFile& model, const PipelineOptio
     recipe.options.range = lazy ? LayerRange{0, model.hparams().n_layers} : options.cuts[s];
     recipe.options.with_embedding = recipe.options.range.first == 0;
     recipe.options.with_head = recipe.last;
-    recipe.options.rounded = rounded;
-    for (const int32_t layer : options.taps)
+    for (const int32_t layer : options.stage.taps)
       if (layer > 0 && stage_of_layer(options.cuts, layer) == recipe.stage.value) recipe.options.taps.push_back(layer);
   }
   return recipes;
@@ -105,7 +101,7 @@ StageRecipe recipe_for(const HeadFile& head, const PipelineOptions& options, int
   return {.stage = StageId(0),
           .kind = StageRecipe::Kind::kHead,
           .files = {.path = head.path(), .target = head.target_path()},
-          .options = {.n_cells = options.n_cells, .threads = options.threads},
+          .options = {.n_cells = options.stage.n_cells, .threads = options.stage.threads},
           .candidates = options.candidates,
           .guessable = options.guessable,
           .guesses = guesses};
@@ -118,7 +114,7 @@ Result<Worker> make_worker(const StageRecipe& recipe, const ModelFile& model, st
   std::unique_ptr<Computation> computation;
   switch (recipe.kind) {
     case Kind::kNothing:
-      computation = no_layers();
+      computation = nothing(0);
       break;
     case Kind::kLayers: {
       SLUICE_TRY(auto runner, make_stage_runner(model, recipe.options));
@@ -126,13 +122,13 @@ Result<Worker> make_worker(const StageRecipe& recipe, const ModelFile& model, st
       break;
     }
     case Kind::kZeros:
-      computation = zeros(d_model);
+      computation = nothing(d_model);
       break;
     case Kind::kStored:
     case Kind::kLazy: {
       SLUICE_TRY(auto runner, make_stage_runner(model, recipe.options));
       SLUICE_TRY(const PathKey key, paths_of(model, recipe.options));
-      computation = lazy_model(LazyRunner(std::move(runner), key, d_model));
+      computation = std::make_unique<LazyRunner>(std::move(runner), key, d_model);
       if (memo == nullptr) memo = std::make_shared<Memo>();
       break;
     }
@@ -151,11 +147,11 @@ Result<Worker> make_worker(const StageRecipe& recipe, const HeadFile& head) {
                                                     .guesses = recipe.guesses}));
   const HeadParameters& parameters = head.parameters();
   return Worker(recipe.stage, head_of(std::move(module)),
-                std::make_unique<Guesser>(Guesser::Options{.n_logits = parameters.n_guessable(),
-                                                           .candidates = recipe.candidates,
-                                                           .guessable = recipe.guessable,
-                                                           .vocabulary = parameters.vocabulary},
-                                          nullptr));
+                make_guesser({.n_logits = parameters.n_guessable(),
+                              .candidates = recipe.candidates,
+                              .guessable = recipe.guessable,
+                              .vocabulary = parameters.vocabulary},
+                             nullptr));
 }
 
 namespace {

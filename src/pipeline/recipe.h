@@ -17,25 +17,22 @@ namespace sluice {
 
 struct PipelineOptions {
   std::vector<LayerRange> cuts;
-  KvType kv = KvType::kF16;
+  // Of every stage: its device, cells, rows and threads. Of the target's also `taps`, the layers whose states go to
+  // heads, from the stages that compute them. REQUIRES: no taps if lazy.
+  StageOptions stage;
   Activations activations = Activations::kF32;  // between its stages
-  int32_t n_cells = 0;
-  int32_t max_rows = kMostRows;
-  int32_t threads = 1;  // a stage
-  int64_t journal = 0;  // bytes of states that each keeps; 0: it keeps no journal
+  int64_t journal = 0;                          // bytes of states that each keeps; 0: it keeps no journal
   // Lazy if there is a memo. Several models may share one.
   std::shared_ptr<Memo> memo;
   bool stored = false;  // if lazy: stages in other processes, and messages between them of true size
   // 0: the target. Else a draft model that gives so many candidates a row, of tokens below `guessable`.
   int32_t candidates = 0, guessable = 0;
-  // Of the target: the layers whose states go to heads, from the stages that compute them. REQUIRES: not lazy.
-  std::vector<int32_t> taps;
 };
 
 // Those of a whole model, stage by stage; without the identity of its files, which takes reading them.
 std::vector<StageRecipe> recipes_for(const ModelFile& model, const PipelineOptions& options);
-// Of a head, which guesses `guesses` tokens in a row if it can. Of the options n_cells, threads, candidates and
-// guessable count.
+// Of a head, which guesses `guesses` tokens in a row if it can. Of the options the stage's cells and threads,
+// candidates and guessable count.
 StageRecipe recipe_for(const HeadFile& head, const PipelineOptions& options, int32_t guesses);
 
 // The worker of a stage. `model`, or `head`, is the one that the recipe names, opened already; `memo` is for what is

@@ -15,17 +15,17 @@ namespace {
 
 class Assembler {
  public:
-  explicit Assembler(const Parts& parts) : parts_(parts), engine_(parts.engine) {}
+  explicit Assembler(const Parts& parts) : parts_(parts), options_(parts.options), engine_(parts.engine) {}
 
   Result<Assembly> assemble() {
     engine_.cuts = parts_.cuts;
     if (parts_.profile) SLUICE_TRY_STATUS(parts_.profile->check_stages(parts_.cuts.size()));
     if (parts_.profile)
-      engine_.cost.emplace(*parts_.profile, parts_.cuts, parts_.model->hparams().d_model, parts_.activations);
+      engine_.cost.emplace(*parts_.profile, parts_.cuts, parts_.model->hparams().d_model, options_.activations);
     SLUICE_TRY_STATUS(add_target());
     for (const ModelFile* draft : parts_.drafts) SLUICE_TRY_STATUS(add_draft(*draft));
     if (parts_.head != nullptr) SLUICE_TRY_STATUS(add_head(*parts_.head));
-    auto executor = parts_.executor == ExecutorKind::kVirtual
+    auto executor = options_.executor == ExecutorKind::kVirtual
                         ? make_virtual_executor(std::move(pipelines_), parts_.jitter, parts_.faults)
                         : make_threads_executor(std::move(pipelines_));
     return Assembly{std::move(executor), std::move(engine_)};
@@ -35,10 +35,10 @@ class Assembler {
   Status add_target() {
     PipelineOptions options = shared_options();
     options.cuts = parts_.cuts;
-    options.activations = parts_.activations;
-    options.n_cells = engine_.n_cells;
-    if (parts_.head != nullptr) options.taps = parts_.head->parameters().tapped_layers();
-    if (!parts_.hosts.empty()) return add_remote_target(options);
+    options.activations = options_.activations;
+    options.stage.n_cells = engine_.n_cells;
+    if (parts_.head != nullptr) options.stage.taps = parts_.head->parameters().tapped_layers();
+    if (!options_.hosts.empty()) return add_remote_target(options);
     options.journal = parts_.faults.journal;
     SLUICE_TRY(auto workers, make_workers(*parts_.model, options));
     pipelines_.push_back({.workers = std::move(workers), .remote = nullptr, .cost = engine_.cost});
@@ -51,14 +51,14 @@ class Assembler {
       return input_error("--profile " + parts_.profile->name +
                          ": draft_on can't be kept to with --hosts: leave it out, and say it by --draft-on, or give "
                          "--stages");
-    options.threads = parts_.host_threads;
+    options.stage.threads = parts_.host_threads;
     options.stored = parts_.memo != nullptr;
-    SLUICE_TRY(RemotePlan plan, remote_plan(*parts_.model, parts_.hosts, options));
+    SLUICE_TRY(RemotePlan plan, remote_plan(*parts_.model, options_.hosts, options));
     plan.cost = engine_.cost;
-    if (parts_.memo) plan.memo = std::filesystem::absolute(parts_.memo_file).string();
+    if (parts_.memo) plan.memo = std::filesystem::absolute(options_.memo).string();
     if (parts_.head != nullptr) {
-      StageRecipe head = recipe_for(*parts_.head, options, parts_.head_guesses);
-      head.options.max_rows = options.max_rows;
+      StageRecipe head = recipe_for(*parts_.head, options, options_.request.method_options.depth);
+      head.options.max_rows = options.stage.max_rows;
       plan.taps.emplace(StageLimits::of(head, *parts_.head));
     }
     return add_remote(std::move(plan));
@@ -68,10 +68,10 @@ class Assembler {
                                  const PipelineOptions& options) const {
     RemotePlan plan{.id = ModelId(static_cast<int32_t>(pipelines_.size())),
                     .hosts = {},
-                    .spares = parts_.spares,
+                    .spares = options_.spares,
                     .secret = parts_.secret,
-                    .job = parts_.job,
-                    .patience = parts_.patience,
+                    .job = options_.job,
+                    .patience = options_.patience,
                     .recipes = recipes_for(model, options),
                     .n_tokens = parts_.model->hparams().n_vocab,
                     .taps = {},
@@ -79,9 +79,9 @@ class Assembler {
                     .cuts = options.cuts,
                     .memo = {},
                     .model = &model,
-                    .on_sent = parts_.on_weights_sent,
+                    .on_sent = options_.on_weights_sent,
                     .alike = foreign_product(model),
-                    .say = parts_.on_host};
+                    .say = options_.on_host};
     SLUICE_TRY(const Sha256 identity, model.identity());
     for (size_t s = 0; s < plan.recipes.size(); ++s) {
       StageRecipe& recipe = plan.recipes[s];
@@ -102,12 +102,14 @@ class Assembler {
   Status add_draft(const ModelFile& draft) {
     const HyperParameters& hparams = draft.hparams();
     const int32_t n_tokens = parts_.tokenizer->size();
-    PipelineOptions options = draft_options(parts_.draft_vocab > 0 ? std::min(parts_.draft_vocab, n_tokens) : n_tokens);
+    PipelineOptions options =
+        draft_options(options_.draft_vocab > 0 ? std::min(options_.draft_vocab, n_tokens) : n_tokens);
     options.cuts = {{0, hparams.n_layers}};
     options.journal = 1;  // its only stage sends no states
     const size_t i = engine_.drafts.size();
-    engine_.drafts.push_back({.name = hparams.name, .n_cells = options.n_cells, .n_stages = 1, .head = std::nullopt});
-    if (i < parts_.draft_hosts.size()) return add_remote_draft(draft, options, i);
+    engine_.drafts.push_back(
+        {.name = hparams.name, .n_cells = options.stage.n_cells, .n_stages = 1, .head = std::nullopt});
+    if (i < options_.draft_hosts.size()) return add_remote_draft(draft, options, i);
     SLUICE_TRY(auto workers, make_workers(draft, options));
     return add_draft_pipeline({.workers = std::move(workers),
                                .remote = nullptr,
@@ -118,11 +120,12 @@ class Assembler {
 
   Status add_remote_draft(const ModelFile& draft, PipelineOptions options, size_t i) {
     SLUICE_TRY_STATUS(check_moves(draft));
-    options.threads = parts_.host_threads;
+    options.stage.threads = parts_.host_threads;
     const auto address = [](const HostOptions& host) { return host.address.text(); };
-    const auto stage = std::ranges::find(parts_.hosts, address(parts_.draft_hosts[i]), address);
-    if (stage != parts_.hosts.end()) engine_.drafts.back().shares = static_cast<size_t>(stage - parts_.hosts.begin());
-    SLUICE_TRY(RemotePlan plan, remote_plan(draft, std::span(&parts_.draft_hosts[i], 1), options));
+    const auto stage = std::ranges::find(options_.hosts, address(options_.draft_hosts[i]), address);
+    if (stage != options_.hosts.end())
+      engine_.drafts.back().shares = static_cast<size_t>(stage - options_.hosts.begin());
+    SLUICE_TRY(RemotePlan plan, remote_plan(draft, std::span(&options_.draft_hosts[i], 1), options));
     if (parts_.profile) {
       SLUICE_TRY(auto costs, parts_.profile->for_draft(i, parts_.drafts.size()));
       plan.cost.emplace(std::move(costs), options.cuts, draft.hparams().d_model);
@@ -133,9 +136,9 @@ class Assembler {
   Status add_head(const HeadFile& file) {
     const HeadParameters& head = file.parameters();
     const PipelineOptions options = draft_options(parts_.tokenizer->size());
-    SLUICE_TRY(auto workers, make_head_worker(file, options, parts_.head_guesses));
+    SLUICE_TRY(auto workers, make_head_worker(file, options, options_.request.method_options.depth));
     const size_t i = engine_.drafts.size();
-    engine_.drafts.push_back({.name = name(head.kind), .n_cells = options.n_cells, .n_stages = 1, .head = head});
+    engine_.drafts.push_back({.name = name(head.kind), .n_cells = options.stage.n_cells, .n_stages = 1, .head = head});
     return add_draft_pipeline({.workers = std::move(workers), .remote = nullptr, .cost = std::nullopt, .is_head = true},
                               head.hparams, i, i + 1);
   }
@@ -153,18 +156,20 @@ class Assembler {
   }
 
   PipelineOptions shared_options() const {
-    return {.kv = parts_.kv, .max_rows = engine_.scheduler.row_budget, .threads = parts_.threads, .memo = parts_.memo};
+    return {.stage = {.kv = options_.kv, .max_rows = engine_.scheduler.row_budget, .threads = options_.threads},
+            .memo = parts_.memo};
   }
 
   PipelineOptions draft_options(int32_t guessable) const {
     PipelineOptions options = shared_options();
-    options.n_cells = parts_.n_draft_cells;
-    options.candidates = parts_.candidates;
+    options.stage.n_cells = parts_.n_draft_cells;
+    options.candidates = options_.request.method_options.children;
     options.guessable = guessable;
     return options;
   }
 
   const Parts& parts_;
+  const SessionOptions& options_;
   EngineOptions engine_;
   std::vector<Pipeline> pipelines_;  // by model, the target first
 };

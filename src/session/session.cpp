@@ -10,11 +10,11 @@
 #include "plan/measure.h"
 #include "session/assemble.h"
 #include "session/auto_method.h"
-#include "session/cached_draft.h"
 #include "session/corpus_file.h"
 #include "session/cuts.h"
 #include "session/installation.h"
 #include "session/policy.h"
+#include "session/speculators.h"
 
 namespace sluice {
 
@@ -242,31 +242,17 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
   engine.trace = options_.trace;
   engine.scheduler.prompt_chunk = options_.stages == 1 ? policy::kPromptRowsAlone : policy::kPromptRowsPiped;
   engine.scheduler.longest_chunk = policy::kPromptRowsAlone;
-  Parts parts{.model = model_.get(),
+  Parts parts{.options = options_,
+              .model = model_.get(),
               .tokenizer = tokenizer_.get(),
               .drafts = {},
               .head = head_for(method),
               .cuts = cuts_,
-              .executor = options_.executor,
-              .hosts = options_.hosts,
-              .draft_hosts = options_.draft_hosts,
               .secret = secret_,
-              .job = options_.job,
-              .spares = options_.spares,
-              .patience = options_.patience,
-              .on_host = options_.on_host,
-              .on_weights_sent = options_.on_weights_sent,
               .host_threads = asked_threads_,
               .profile = prices(),
               .memo = memo_,
-              .memo_file = options_.memo,
-              .kv = options_.kv,
-              .activations = options_.activations,
-              .threads = options_.threads,
               .n_draft_cells = engine.n_cells + policy::kDraftedAhead,
-              .candidates = options_.request.method_options.children,
-              .draft_vocab = options_.draft_vocab,
-              .head_guesses = options_.request.method_options.depth,
               .engine = std::move(engine)};
   for (const ModelFile& draft : drafts_for(method)) parts.drafts.push_back(&draft);
   SLUICE_TRY(auto assembly, assemble(parts));

@@ -9,7 +9,7 @@
 
 #include "chat/chat_template.h"
 #include "engine/engine.h"
-#include "model/file_watch.h"
+#include "model/file_map.h"
 #include "model/head_file.h"
 #include "model/model_file.h"
 #include "model/tokenizer.h"

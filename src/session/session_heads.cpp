@@ -6,7 +6,7 @@
 #include "session/installation.h"
 #include "session/policy.h"
 #include "session/session.h"
-#include "session/shipped_heads.h"
+#include "session/speculators.h"
 
 namespace sluice {
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "theory/fan_out.h"
 

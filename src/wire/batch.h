@@ -74,6 +74,16 @@ inline SequenceId sequence_of(const PathUpdate& update) {
   return std::visit([](const auto& held) { return held.sequence; }, update);
 }
 
+// How its tokens are to be drawn from now on; null if the update does not say.
+inline const SamplingParams* sampling_of(const PathUpdate& update) {
+  return std::visit(
+      [](const auto& held) -> const SamplingParams* {
+        if constexpr (requires { held.sampling; }) return &held.sampling;
+        return nullptr;
+      },
+      update);
+}
+
 // What a row of a head takes of the target: the states of the token in the target's `cell`.
 struct Feature {
   uint16_t row = 0;   // Row::index, in the head's batch

@@ -73,9 +73,7 @@ TEST(DraftHead, TranslatesItsRowsIntoTokens) {
   const int32_t n_vocab = target().tokenizer.size();
   const auto candidates = [&](const Opened& head, std::shared_ptr<Memo> memo, int32_t guessable) {
     auto workers = make_workers(head.model, {.cuts = {{0, 2}},
-                                             .kv = KvType::kF16,
-                                             .n_cells = 16,
-                                             .max_rows = 16,
+                                             .stage = {.kv = KvType::kF16, .n_cells = 16, .max_rows = 16},
                                              .memo = std::move(memo),
                                              .candidates = n_vocab,
                                              .guessable = guessable})

@@ -12,14 +12,12 @@ using namespace test;
 constexpr SequenceId kText(0), kOther(1);
 
 std::vector<Worker> draft_workers(std::shared_ptr<Memo> memo, int32_t guessable = 1000) {
-  auto made = make_workers(two_layers().model, {.cuts = {{0, 1}, {1, 2}},
-                                                .kv = KvType::kF16,
-                                                .n_cells = 256,
-                                                .max_rows = 16,
-                                                .threads = 1,
-                                                .memo = std::move(memo),
-                                                .candidates = 6,
-                                                .guessable = guessable});
+  auto made =
+      make_workers(two_layers().model, {.cuts = {{0, 1}, {1, 2}},
+                                        .stage = {.kv = KvType::kF16, .n_cells = 256, .max_rows = 16, .threads = 1},
+                                        .memo = std::move(memo),
+                                        .candidates = 6,
+                                        .guessable = guessable});
   EXPECT_TRUE(made);
   return std::move(*made);
 }

@@ -118,7 +118,7 @@ class Life {
       const std::vector<float> row(logits.begin() + static_cast<ptrdiff_t>(i * v),
                                    logits.begin() + static_cast<ptrdiff_t>((i + 1) * v));
       ASSERT_EQ(row, alive_[chosen[i]].logits) << "at position " << rows[i].position;
-      const PathKey key = lazy_.key(rows[i]);
+      const PathKey key = lazy_.key(rows[i]).value();
       ASSERT_EQ(by_key.try_emplace({key.high, key.low}, row).first->second, row) << "one path, one key, one result";
       ++compared;
     }

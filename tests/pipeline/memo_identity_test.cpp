@@ -21,9 +21,7 @@ Seen asked(const ModelFile& model, std::shared_ptr<Memo> memo, KvType kv = KvTyp
   Seen seen;
   for (const int32_t candidates : {0, 8}) {
     auto workers = make_workers(model, {.cuts = {{0, model.hparams().n_layers}},
-                                        .kv = kv,
-                                        .n_cells = 16,
-                                        .max_rows = 16,
+                                        .stage = {.kv = kv, .n_cells = 16, .max_rows = 16},
                                         .memo = memo,
                                         .candidates = candidates,
                                         .guessable = candidates == 0 ? 0 : model.hparams().n_vocab})
@@ -138,8 +136,7 @@ TEST(MemoIdentity, ADraftHeadIsToldApartByItsTargetToo) {
   ASSERT_LT(changed, 512);
   const auto said = [&](const ModelFile& draft, std::shared_ptr<Memo> there) {
     auto workers = make_workers(draft, {.cuts = {{0, draft.hparams().n_layers}},
-                                        .n_cells = 4,
-                                        .max_rows = 4,
+                                        .stage = {.n_cells = 4, .max_rows = 4},
                                         .memo = std::move(there),
                                         .candidates = 8,
                                         .guessable = draft.hparams().n_vocab})

@@ -16,7 +16,7 @@ using Kind = StageRecipe::Kind;
 StageRecipe sent(const StageRecipe& recipe) { return std::get<StageRecipe>(decode(encode(recipe)).value()); }
 
 PipelineOptions three_stages() {
-  return {.cuts = {{0, 2}, {2, 4}, {4, 6}}, .n_cells = 64, .max_rows = 16, .threads = 1};
+  return {.cuts = {{0, 2}, {2, 4}, {4, 6}}, .stage = {.n_cells = 64, .max_rows = 16, .threads = 1}};
 }
 
 Batch prompt(const std::vector<Token>& tokens) {
@@ -63,7 +63,7 @@ TEST(Recipe, AStageMadeElsewhereComputesTheSame) {
 
 TEST(Recipe, NamesTheLayersTheTapsAndWhoGuesses) {
   PipelineOptions options = three_stages();
-  options.taps = {0, 2, 3, 6};
+  options.stage.taps = {0, 2, 3, 6};
   const auto recipes = recipes_for(six_layers().model, options);
   ASSERT_EQ(recipes.size(), 3u);
   EXPECT_EQ(recipes[1].options.range, (LayerRange{2, 4}));
@@ -74,7 +74,7 @@ TEST(Recipe, NamesTheLayersTheTapsAndWhoGuesses) {
   EXPECT_EQ(recipes[2].options.taps, std::vector<int32_t>{6});
   EXPECT_EQ(recipes[0].candidates, 0);
 
-  options.taps.clear();
+  options.stage.taps.clear();
   options.candidates = 6;
   options.guessable = 40;
   const auto of_draft = recipes_for(six_layers().model, options);
@@ -107,7 +107,7 @@ TEST(Recipe, OfAHeadNamesItsTarget) {
   const ModelFile& target = six_layers().model;
   const TinyHeadSpec spec{.kind = "exit"};
   const auto head = HeadFile::open(tiny_head(target, spec).write(temp_path("recipe_head.gguf")), target).value();
-  StageRecipe recipe = recipe_for(head, {.n_cells = 32, .candidates = 5, .guessable = 40}, 1);
+  StageRecipe recipe = recipe_for(head, {.stage = {.n_cells = 32}, .candidates = 5, .guessable = 40}, 1);
   EXPECT_EQ(recipe.kind, Kind::kHead);
   EXPECT_EQ(recipe.files.target, target.path());
   recipe.files.identity = head.identity().value();
@@ -122,7 +122,7 @@ TEST(Recipe, OfADraftHeadNamesItsTarget) {
   const auto draft =
       ModelFile::open_draft(tiny_head(target, spec).write(temp_path("recipe_draft.gguf")), target).value();
   const PipelineOptions options{
-      .cuts = {{0, draft.hparams().n_layers}}, .n_cells = 32, .candidates = 5, .guessable = 40};
+      .cuts = {{0, draft.hparams().n_layers}}, .stage = {.n_cells = 32}, .candidates = 5, .guessable = 40};
   StageRecipe recipe = recipes_for(draft, options)[0];
   EXPECT_EQ(recipe.kind, Kind::kLayers);
   EXPECT_EQ(recipe.files.target, target.path());

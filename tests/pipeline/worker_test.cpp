@@ -26,12 +26,10 @@ Row node(Token token, int32_t position, int32_t cell, int32_t parent, uint16_t i
 class Stages : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    auto made = make_workers(six_layers().model, {.cuts = {{0, 2}, {2, 4}, {4, 6}},
-                                                  .kv = KvType::kF16,
-                                                  .n_cells = 64,
-                                                  .max_rows = 16,
-                                                  .threads = 1,
-                                                  .memo = GetParam() ? std::make_shared<Memo>() : nullptr});
+    auto made =
+        make_workers(six_layers().model, {.cuts = {{0, 2}, {2, 4}, {4, 6}},
+                                          .stage = {.kv = KvType::kF16, .n_cells = 64, .max_rows = 16, .threads = 1},
+                                          .memo = GetParam() ? std::make_shared<Memo>() : nullptr});
     ASSERT_TRUE(made);
     workers_ = std::move(*made);
     Row first = node(70, 0, 0, -1, 0), second = node(71, 1, 1, 0, 1);

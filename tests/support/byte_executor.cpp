@@ -195,11 +195,12 @@ class ByteExecutor final : public Executor {
 
 std::unique_ptr<Executor> make_byte_executor(const Opened& opened, const PipelineSpec& setup, uint64_t seed,
                                              Tamper tamper) {
-  PipelineOptions options{
-      .cuts = cuts_of(opened, setup), .kv = setup.kv, .activations = setup.activations, .n_cells = setup.n_cells};
-  if (setup.head != nullptr) options.taps = setup.head->parameters().tapped_layers();
+  PipelineOptions options{.cuts = cuts_of(opened, setup),
+                          .stage = {.kv = setup.kv, .n_cells = setup.n_cells},
+                          .activations = setup.activations};
+  if (setup.head != nullptr) options.stage.taps = setup.head->parameters().tapped_layers();
   std::vector<std::vector<StageRecipe>> models = {recipes_for(opened.model, options)};
-  options.taps.clear();
+  options.stage.taps.clear();
   options.candidates = 16;
   options.guessable = opened.tokenizer.size();
   for (const Opened* draft : setup.drafts) {

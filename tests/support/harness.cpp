@@ -91,25 +91,26 @@ std::string describe(const RequestSpec& spec) {
 namespace {
 
 Assembly assemble(const Opened& opened, const PipelineSpec& setup) {
-  Parts parts{.model = &opened.model,
+  Parts parts{.options = {.executor = setup.threads ? ExecutorKind::kThreads : ExecutorKind::kVirtual,
+                          .kv = setup.kv,
+                          .activations = setup.activations,
+                          .threads = 1},
+              .model = &opened.model,
               .tokenizer = &opened.tokenizer,
               .drafts = {},
               .head = setup.head,
               .cuts = cuts_of(opened, setup),
-              .executor = setup.threads ? ExecutorKind::kThreads : ExecutorKind::kVirtual,
               .profile = {},
               .jitter = setup.jitter,
               .faults = setup.faults,
               .memo = setup.lazy ? std::make_shared<Memo>() : nullptr,
-              .kv = setup.kv,
-              .activations = setup.activations,
               .n_draft_cells = cells_of(setup),
-              .head_guesses = setup.guesses,
               .engine = {.context = setup.context,
                          .n_cells = cells_of(setup),
                          .scheduler = setup.scheduler,
                          .trace = setup.trace,
                          .first_batch = setup.first_batch}};
+  parts.options.request.method_options.depth = setup.guesses;
   for (const Opened* draft : setup.drafts) parts.drafts.push_back(&draft->model);
   if (!setup.threads || setup.paced) parts.profile = profile_of(setup);
   return value_of(assemble(parts));

@@ -105,8 +105,8 @@ void feature(Batch& batch, const HeadParameters& parameters) {
 }  // namespace
 
 StageRecipe stage_recipe(StageSort sort) {
-  PipelineOptions options{
-      .cuts = {{0, 1}, {1, 3}, {3, 4}}, .n_cells = kStageCells, .max_rows = kStageRows, .threads = 2};
+  PipelineOptions options{.cuts = {{0, 1}, {1, 3}, {3, 4}},
+                          .stage = {.n_cells = kStageCells, .max_rows = kStageRows, .threads = 2}};
   if (const char* kind = head_kind(sort)) {
     options.candidates = 6;
     options.guessable = target().hparams().n_vocab;

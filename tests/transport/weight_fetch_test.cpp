@@ -73,7 +73,8 @@ class Fetching : public ::testing::Test {
   Result<std::unique_ptr<RemoteStages>> open(const ModelFile& model, const std::vector<HostAddress>& hosts,
                                              std::vector<LayerRange> cuts) {
     sent_ = 0;
-    RemotePlan plan{.hosts = hosts, .secret = {}, .recipes = recipes_for(model, {.cuts = cuts, .n_cells = 64})};
+    RemotePlan plan{
+        .hosts = hosts, .secret = {}, .recipes = recipes_for(model, {.cuts = cuts, .stage = {.n_cells = 64}})};
     for (StageRecipe& recipe : plan.recipes)
       recipe.files = {.path = "/nowhere/model.gguf", .target = {}, .identity = model.identity().value()};
     plan.n_tokens = model.hparams().n_vocab;
@@ -125,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Files, FetchingParts, ::testing::Values(1, 3));
 
 TEST_F(Fetching, WhatIsMissingIsLeftAHole) {
   const ModelFile& model = large_model();
-  const StageRecipe recipe = recipes_for(model, {.cuts = {{0, 1}, {1, 2}, {2, 8}}, .n_cells = 64})[1];
+  const StageRecipe recipe = recipes_for(model, {.cuts = {{0, 1}, {1, 2}, {2, 8}}, .stage = {.n_cells = 64}})[1];
   const auto offered = offer_weights(model, recipe).value();
   auto store = WeightStore::open({.folder = folder_}, *model.identity(), offered, [] { return false; }).value();
   for (const auto& block : store.missing()) {
@@ -148,7 +149,8 @@ TEST_F(Fetching, WhatIsMissingIsLeftAHole) {
 
 TEST_F(Fetching, OneAtATimeFetchesIntoAFolder) {
   const ModelFile& model = large_model();
-  const auto offered = offer_weights(model, recipes_for(model, {.cuts = {{0, 8}}, .n_cells = 64})[0]).value();
+  const auto offered =
+      offer_weights(model, recipes_for(model, {.cuts = {{0, 8}}, .stage = {.n_cells = 64}})[0]).value();
   const WeightCache cache{.folder = folder_};
   const auto first = WeightStore::open(cache, *model.identity(), offered, [] { return false; });
   ASSERT_TRUE(first);
@@ -172,7 +174,8 @@ TEST_F(Fetching, GoesOnAfterABreak) {
 
 TEST_F(Fetching, DamagedWeightsAreRefused) {
   const ModelFile& model = large_model();
-  const auto offered = offer_weights(model, recipes_for(model, {.cuts = {{0, 8}}, .n_cells = 64})[0]).value();
+  const auto offered =
+      offer_weights(model, recipes_for(model, {.cuts = {{0, 8}}, .stage = {.n_cells = 64}})[0]).value();
   auto store = WeightStore::open({.folder = folder_}, *model.identity(), offered, [] { return false; }).value();
   const WeightStore::Block block = store.missing()[1];
   WeightBlock came = read_weights(model, {.file = block.file, .block = block.block}).value();
@@ -190,7 +193,8 @@ TEST_F(Fetching, DamagedWeightsAreRefused) {
 
 TEST_F(Fetching, OfAFileThatWasCutNothingIsTakenForThere) {
   const ModelFile& model = large_model();
-  const auto offered = offer_weights(model, recipes_for(model, {.cuts = {{0, 8}}, .n_cells = 64})[0]).value();
+  const auto offered =
+      offer_weights(model, recipes_for(model, {.cuts = {{0, 8}}, .stage = {.n_cells = 64}})[0]).value();
   const auto store_of_it = [&] {
     return WeightStore::open({.folder = folder_}, *model.identity(), offered, [] { return false; }).value();
   };

@@ -2,25 +2,52 @@
 
 #include <algorithm>
 
-#include "source/heads/eagle_head.h"
-#include "source/heads/early_exit.h"
-#include "source/heads/spd_module.h"
+#include "source/heads/head_modules.h"
 
 namespace sluice {
 
+void TappedStates::receive(const Taps& taps) {
+  for (size_t r = 0; r < taps.rows.size(); ++r) {
+    const Row& row = taps.rows[r];
+    Entry& entry = cells_[row.cell];
+    if (taps.batch < entry.batch) continue;
+    if (entry.batch < taps.batch)
+      entry = {.batch = taps.batch, .sequence = row.sequence, .token = row.token, .states = {}};
+    for (size_t i = 0; i < taps.layers.size(); ++i) {
+      const int32_t layer = taps.layers[i];
+      if (row.kind == Row::Kind::kPrompt && std::find(certain_.begin(), certain_.end(), layer) == certain_.end())
+        continue;
+      const auto begin = taps.states.begin() + static_cast<ptrdiff_t>((i * taps.rows.size() + r) * d_);
+      entry.states[layer].assign(begin, begin + static_cast<ptrdiff_t>(d_));
+    }
+  }
+}
+
+const float* TappedStates::state(Cell cell, int32_t layer) const {
+  const auto entry = cells_.find(cell);
+  if (entry == cells_.end()) return nothing_.data();
+  const auto state = entry->second.states.find(layer);
+  return state == entry->second.states.end() ? nothing_.data() : state->second.data();
+}
+
+Token TappedStates::token(Cell cell) const {
+  const auto entry = cells_.find(cell);
+  return entry == cells_.end() ? 0 : entry->second.token;
+}
+
 Result<std::unique_ptr<HeadModule>> HeadModule::create(const HeadFile& file, const Options& options) {
   const HeadKind kind = file.parameters().kind;
-  const int32_t more = kind == HeadKind::kPEagle ? EagleHead::extra_cells(options.guesses) : 0;
+  const int32_t more = kind == HeadKind::kPEagle ? eagle_cells(options.guesses) : 0;
   SLUICE_TRY(auto layers, HeadLayers::create(file, options.n_cells + more, options.threads));
   switch (kind) {
     case HeadKind::kSpd:
-      return std::make_unique<SpdModule>(std::move(layers), options.n_cells);
+      return make_spd_module(std::move(layers), options.n_cells);
     case HeadKind::kEagle3:
-      return std::make_unique<EagleHead>(std::move(layers), options.n_cells, 1);
+      return make_eagle_head(std::move(layers), options.n_cells, 1);
     case HeadKind::kPEagle:
-      return std::make_unique<EagleHead>(std::move(layers), options.n_cells, options.guesses);
+      return make_eagle_head(std::move(layers), options.n_cells, options.guesses);
     case HeadKind::kExit:
-      return std::make_unique<EarlyExit>(std::move(layers), options.n_cells);
+      return make_early_exit(std::move(layers), options.n_cells);
     case HeadKind::kDraft:
       break;
   }
