@@ -8,7 +8,6 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
-#include <set>
 #include <tuple>
 
 #include "base/energy.h"
@@ -373,24 +372,20 @@ void add_bench(CLI::App& app, Action& action) {
       .capture_default_str()
       ->check(one_of(methods));
   add_list_option(command, "--temps", options->temps, "Temperatures").capture_default_str()->check(temperature());
-  command.add_option("--limit", options->limit, "Prompts a task")->capture_default_str()->check(whole_number(1));
+  add_value(command, "--limit", options->limit, whole_number(1), "Prompts a task");
   command.add_option("--json", options->out, "Write every run to this file, and go on from what it holds");
   command.add_flag("--overwrite", options->overwrite, "Begin the file of --json anew");
   begin_group(command, "Conversations and load");
-  command.add_option("--turns", options->turns, "Turns of a conversation (default: all)")->check(whole_number(1));
+  add_checked(command, "--turns", options->turns, whole_number(1), "Turns of a conversation (default: all)");
   CLI::Option* concurrency =
       add_list_option(command, "--concurrency", options->concurrency,
                       "Conversations of a task in flight, the next begins when one ends; a list gives a row of the "
                       "table each. With --arrivals: contexts that there is room for (default then: 16)")
           .capture_default_str();
   concurrency->check(whole_number(1, 256));
-  command
-      .add_option("--arrivals", options->arrivals,
-                  "Conversations that come in a second, by chance, whatever goes on: exponential times between them")
-      ->check(number(0, 1e6, /*above=*/true));
-  command.add_option("--arrivals-seed", options->arrivals_seed, "Seed of these times")
-      ->capture_default_str()
-      ->check(seed_number());
+  add_checked(command, "--arrivals", options->arrivals, number(0, 1e6, /*above=*/true),
+              "Conversations that come in a second, by chance, whatever goes on: exponential times between them");
+  add_value(command, "--arrivals-seed", options->arrivals_seed, seed_number(), "Seed of these times");
   command
       .add_option_function<std::string>(
           "--also",

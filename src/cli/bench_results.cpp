@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -62,20 +61,27 @@ bool agree(const std::string& setting, const json& before, const json& now) {
   return true;
 }
 
+// Settings that came later than others: files that are older were made with their defaults.
+BenchSettings later_settings(const BenchOptions& options) {
+  const SamplingParams& sampling = options.session.request.sampling;
+  BenchSettings settings;
+  for (const MethodOption& option : method_option_table())
+    settings.emplace_back(option.key(), option.in(options.session.request.method_options));
+  settings.emplace_back("activations", name_of(kActivations, options.session.activations));
+  settings.emplace_back("lossy", name_of(kLossyRules, sampling.rule));
+  settings.emplace_back("lossy_p", sampling.accept_p);
+  settings.emplace_back("arrivals", options.arrivals);
+  settings.emplace_back("arrivals_seed", options.arrivals_seed);
+  settings.emplace_back("also", options.also);
+  settings.emplace_back("also_seconds", options.also_seconds);
+  return settings;
+}
+
 // What a file that is older than a setting was made with.
 json default_of(const std::string& setting) {
-  const BenchOptions options;
-  const SamplingParams& sampling = options.session.request.sampling;
-  for (const MethodOption& option : method_option_table())
-    if (setting == option.key()) return option.in(options.session.request.method_options);
-  if (setting == "lossy") return name_of(kLossyRules, sampling.rule);
-  if (setting == "lossy_p") return sampling.accept_p;
-  if (setting == "arrivals") return options.arrivals;
-  if (setting == "arrivals_seed") return options.arrivals_seed;
-  if (setting == "also") return options.also;
-  if (setting == "also_seconds") return options.also_seconds;
-  if (setting == "activations") return name_of(kActivations, options.session.activations);
-  if (setting == "draft_vocab") return options.session.draft_vocab;
+  if (setting == "draft_vocab") return BenchOptions().session.draft_vocab;
+  for (const auto& [name, value] : later_settings({}))
+    if (name == setting) return value;
   return {};
 }
 
@@ -150,15 +156,7 @@ BenchSettings bench_settings(const BenchOptions& options, const Session& session
       {"seed", sampling.seed},
       {"raw", asked.raw},
       {"ignore_eos", request.ignore_end}};
-  for (const MethodOption& option : method_option_table())
-    settings.emplace_back(option.key(), option.in(request.method_options));
-  settings.emplace_back("activations", name_of(kActivations, asked.activations));
-  settings.emplace_back("lossy", name_of(kLossyRules, sampling.rule));
-  settings.emplace_back("lossy_p", sampling.accept_p);
-  settings.emplace_back("arrivals", options.arrivals);
-  settings.emplace_back("arrivals_seed", options.arrivals_seed);
-  settings.emplace_back("also", options.also);
-  settings.emplace_back("also_seconds", options.also_seconds);
+  for (auto& setting : later_settings(options)) settings.push_back(std::move(setting));
   settings.emplace_back("heads", heads_of(options, session));
   return settings;
 }

@@ -3,7 +3,6 @@
 
 #include <sys/types.h>
 
-#include <deque>
 #include <optional>
 #include <string>
 #include <vector>

@@ -7,6 +7,7 @@
 
 #include "base/machine_memory.h"
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/values.h"
@@ -28,17 +29,9 @@ struct InspectOptions {
   bool json = false, tensors = false;
 };
 
-const char* rope_scaling(const RopeParameters& rope) {
-  switch (rope.scaling) {
-    case RopeParameters::Scaling::kNone:
-      return "none";
-    case RopeParameters::Scaling::kLinear:
-      return "linear";
-    case RopeParameters::Scaling::kYarn:
-      return "yarn";
-  }
-  return "?";
-}
+constexpr Choice<RopeParameters::Scaling> kRopeScalings[] = {{"none", RopeParameters::Scaling::kNone},
+                                                             {"linear", RopeParameters::Scaling::kLinear},
+                                                             {"yarn", RopeParameters::Scaling::kYarn}};
 
 // What --tensors adds.
 template <class File>
@@ -110,65 +103,62 @@ std::string command_for(const InspectOptions& options, const nlohmann::json& des
          (draft.starts_with("hf:") ? " --draft " + quoted(draft) : "") + " \"Why is the sky blue?\"";
 }
 
-Result<nlohmann::json> describe(const ModelFile& model, const Tokenizer& tokenizer, bool tensors) {
-  const HyperParameters& h = model.hparams();
-  nlohmann::json j = {{"file", model.path()},
-                      {"model", h.name},
+// What files of models and of heads have in common.
+template <class File>
+nlohmann::json describe(const File& file, const HyperParameters& h, bool tensors) {
+  nlohmann::json j = {{"file", file.path()},
                       {"architecture", h.architecture},
-                      {"type", model.general_type()},
-                      {"bytes", model.file_bytes()},
-                      {"parameters", model.parameter_count()},
+                      {"type", file.general_type()},
+                      {"bytes", file.file_bytes()},
+                      {"parameters", file.parameter_count()},
                       {"layers", h.n_layers},
                       {"d_model", h.d_model},
                       {"heads", h.n_heads},
                       {"kv_heads", h.n_kv_heads},
                       {"head_dim", h.head_dim},
-                      {"d_ff", h.d_ff},
-                      {"vocabulary", h.n_vocab},
-                      {"context", h.context_length},
-                      {"rope", {{"base", h.rope.base}, {"dims", h.rope.n_dims}, {"scaling", rope_scaling(h.rope)}}},
-                      {"tied_head", model.tied_head()},
-                      {"chat_template", !model.chat_template().empty()},
-                      {"bos", tokenizer.bos()},
-                      {"eos", tokenizer.eos()},
-                      {"layer_bytes", model.layer_bytes(0)},
-                      {"head_bytes", model.head_bytes()},
-                      {"kv_bytes_per_token_f16", 4LL * h.n_layers * h.n_kv_heads * h.head_dim},
-                      {"exactness", name(kCpuExactness)},
-                      {"max_stages", h.n_layers}};
+                      {"d_ff", h.d_ff}};
+  if (tensors) add_details(file, j);
+  return j;
+}
+
+Result<nlohmann::json> describe(const ModelFile& model, const Tokenizer& tokenizer, bool tensors) {
+  const HyperParameters& h = model.hparams();
+  nlohmann::json j = describe(model, h, tensors);
+  j.update(
+      {{"model", h.name},
+       {"vocabulary", h.n_vocab},
+       {"context", h.context_length},
+       {"rope", {{"base", h.rope.base}, {"dims", h.rope.n_dims}, {"scaling", name_of(kRopeScalings, h.rope.scaling)}}},
+       {"tied_head", model.tied_head()},
+       {"chat_template", !model.chat_template().empty()},
+       {"bos", tokenizer.bos()},
+       {"eos", tokenizer.eos()},
+       {"layer_bytes", model.layer_bytes(0)},
+       {"head_bytes", model.head_bytes()},
+       {"kv_bytes_per_token_f16", 4LL * h.n_layers * h.n_kv_heads * h.head_dim},
+       {"exactness", name(kCpuExactness)},
+       {"max_stages", h.n_layers}});
   SLUICE_TRY_STATUS(add_memory(model, j));
   add_speculators(model, tokenizer, j);
-  if (tensors) add_details(model, j);
   return j;
 }
 
 nlohmann::json describe(const HeadFile& head, bool tensors) {
   const HeadParameters& p = head.parameters();
-  const HyperParameters& h = p.hparams;
   const HeadTarget& target = head.target();
-  nlohmann::json j = {{"file", head.path()},
-                      {"head", name(p.kind)},
-                      {"name", h.name},
-                      {"architecture", h.architecture},
-                      {"type", head.general_type()},
-                      {"bytes", head.file_bytes()},
-                      {"parameters", head.parameter_count()},
-                      {"target",
-                       {{"model", target.name},
-                        {"fingerprint", target.fingerprint},
-                        {"layers", target.n_layers},
-                        {"d_model", target.d_model},
-                        {"vocabulary", target.n_vocab}}},
-                      {"layers", h.n_layers},
-                      {"d_model", h.d_model},
-                      {"heads", h.n_heads},
-                      {"kv_heads", h.n_kv_heads},
-                      {"head_dim", h.head_dim},
-                      {"d_ff", h.d_ff},
-                      {"draft_vocabulary", p.n_guessable()},
-                      {"taps", p.taps},
-                      {"option", p.kind == HeadKind::kDraft ? "--draft" : "--head"},
-                      {"methods", methods_of(p.kind)}};
+  nlohmann::json j = describe(head, p.hparams, tensors);
+  j.update({{"head", name(p.kind)},
+            {"name", p.hparams.name},
+            {"target",
+             {{"model", target.name},
+              {"fingerprint", target.fingerprint},
+              {"layers", target.n_layers},
+              {"d_model", target.d_model},
+              {"vocabulary", target.n_vocab}}},
+            {"draft_vocabulary", p.n_guessable()},
+            {"taps", p.taps},
+            {"option", p.kind == HeadKind::kDraft ? "--draft" : "--head"},
+            {"methods", methods_of(p.kind)}});
   if (p.kind == HeadKind::kSpd) {
     j["stages"] = p.stages();
     j["cuts"] = p.cuts;
@@ -176,7 +166,6 @@ nlohmann::json describe(const HeadFile& head, bool tensors) {
     j["timing"] = p.output_timing ? "output" : "input";
   }
   if (p.kind == HeadKind::kPEagle) j["groups"] = p.groups;
-  if (tensors) add_details(head, j);
   return j;
 }
 
@@ -320,7 +309,7 @@ void add_inspect(CLI::App& app, Action& action) {
   auto* file = command.add_option(
       "file", options->file, "A GGUF file, or hf:OWNER/MODEL[:QUANT] (default: " + std::string(kDefaultModel) + ")");
   file->check(not_empty("a GGUF file"));
-  command.add_option("-m,--model", options->file, "The same")->check(not_empty("a GGUF file"))->excludes(file);
+  add_checked(command, "-m,--model", options->file, not_empty("a GGUF file"), "The same")->excludes(file);
   command.add_flag("--tensors", options->tensors, "List metadata and tensors too");
   command.add_flag("--json", options->json, "One JSON object on stdout, nothing else there");
   command.callback([options, &action] { action = [options] { return inspect(*options); }; });

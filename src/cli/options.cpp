@@ -95,11 +95,10 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
   begin_group(command, kCommonGroup);
   std::vector<std::string> methods = method_names();
   methods.insert(methods.begin(), kAutoMethod);
-  command.add_option("--method", request.method, "How to decode")->capture_default_str()->check(one_of(methods));
+  add_value(command, "--method", request.method, one_of(methods), "How to decode");
   add_draft_option(command, options.drafts);
-  auto* stages = command.add_option("--stages", options.stages, "Pipeline stages, at most one a layer of the model")
-                     ->capture_default_str()
-                     ->check(whole_number(1));
+  auto* stages = add_value(command, "--stages", options.stages, whole_number(1),
+                           "Pipeline stages, at most one a layer of the model");
   begin_group(command, "Where guesses come from");
   command
       .add_option("--head", options.heads,
@@ -110,17 +109,12 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
   add_choices(command, "--source", request.sources, kSources,
               "Token sources of the method; n-grams are fused with the others (default: what the method was made for, "
               "else the best that is given; for surge with n-grams beside it)");
-  command
-      .add_option("--ngram-corpus", options.ngram_corpus,
-                  "Plain text (UTF-8) that n-grams know beforehand, as a project's sources or the manuals that answers "
-                  "quote; n-grams then join the draft model, e.g. --draft small.gguf --ngram-corpus manual.txt")
-      ->check(not_empty("a text file"));
-  command
-      .add_option("--draft-vocab", options.draft_vocab,
-                  "Draft models guess among their first tokens only, so many, the commonest in most vocabularies: a "
-                  "smaller output matrix to read, e.g. 32768; 0: all")
-      ->capture_default_str()
-      ->check(whole_number(0));
+  add_checked(command, "--ngram-corpus", options.ngram_corpus, not_empty("a text file"),
+              "Plain text (UTF-8) that n-grams know beforehand, as a project's sources or the manuals that answers "
+              "quote; n-grams then join the draft model, e.g. --draft small.gguf --ngram-corpus manual.txt");
+  add_value(command, "--draft-vocab", options.draft_vocab, whole_number(0),
+            "Draft models guess among their first tokens only, so many, the commonest in most vocabularies: a "
+            "smaller output matrix to read, e.g. 32768; 0: all");
   begin_group(command, "Of methods");
   for (const MethodOption& option : method_option_table())
     std::visit(Adder(command, option, request.method_options), option.value);
@@ -133,9 +127,7 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
              "Another text, for fewer flushes: relaxed takes whichever guess the target holds likeliest, top-p the "
              "best guess among the target's likeliest tokens that add up to --lossy-p")
       .excludes(&verify);
-  command.add_option("--lossy-p", request.sampling.accept_p, "P of --lossy top-p")
-      ->capture_default_str()
-      ->check(number(0, 1, /*above=*/true));
+  add_value(command, "--lossy-p", request.sampling.accept_p, number(0, 1, /*above=*/true), "P of --lossy top-p");
   begin_group(command, "Pipeline");
   add_list_option(command, "--cuts", options.cuts,
                   "First layers of the second, third, … stage, e.g. 10,20 for three stages")
@@ -162,13 +154,11 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
                      "File that keeps what --compute lazy has computed, for other schedules over the same texts, and "
                      "for --compute stored");
   begin_group(command, "Memory and processor");
-  command
-      .add_option("-c,--context", options.context,
-                  "Context in tokens (default: the model's, at most " + std::to_string(policy::kDefaultContext) + ")")
-      ->check(whole_number(2));
+  add_checked(command, "-c,--context", options.context, whole_number(2),
+              "Context in tokens (default: the model's, at most " + std::to_string(policy::kDefaultContext) + ")");
   add_kv_option(command, options.kv, "Type of the KV cache; it changes bits");
-  command.add_option("--threads", options.threads, "CPU threads a stage (default: the cores shared by the stages)")
-      ->check(whole_number(1, 256));
+  add_checked(command, "--threads", options.threads, whole_number(1, 256),
+              "CPU threads a stage (default: the cores shared by the stages)");
   begin_group(command, kCommonGroup);
 }
 
@@ -236,13 +226,10 @@ void add_hosts_options(CLI::App& command, SessionOptions& options, CLI::Option& 
 }
 
 void add_secret_options(CLI::App& command, std::string& secret, double& patience) {
-  command
-      .add_option("--secret", secret,
-                  "File of sluice secret, the same on all hosts; without it they must be this machine")
-      ->check(not_empty("a file"));
-  command.add_option("--patience", patience, "Seconds after which a host that is silent counts as gone")
-      ->capture_default_str()
-      ->check(number(0.5, 3600));
+  add_checked(command, "--secret", secret, not_empty("a file"),
+              "File of sluice secret, the same on all hosts; without it they must be this machine");
+  add_value(command, "--patience", patience, number(0.5, 3600),
+            "Seconds after which a host that is silent counts as gone");
 }
 
 CLI::Validator temperature() { return number(0, 100); }
@@ -250,29 +237,17 @@ CLI::Validator temperature() { return number(0, 100); }
 void add_generation_options(CLI::App& command, SessionOptions& options) {
   SamplingParams& sampling = options.request.sampling;
   begin_group(command, kCommonGroup);
-  command.add_option("-n,--max-tokens", options.request.max_tokens, "Longest answer, in tokens")
-      ->capture_default_str()
-      ->check(whole_number(1));
-  command.add_option("--temp", sampling.temperature, "Temperature; 0 is greedy")
-      ->capture_default_str()
-      ->check(temperature());
-  command.add_option("--seed", sampling.seed, "One seed gives one text, whatever the method")
-      ->capture_default_str()
-      ->check(seed_number());
+  add_value(command, "-n,--max-tokens", options.request.max_tokens, whole_number(1), "Longest answer, in tokens");
+  add_value(command, "--temp", sampling.temperature, temperature(), "Temperature; 0 is greedy");
+  add_value(command, "--seed", sampling.seed, seed_number(), "One seed gives one text, whatever the method");
   begin_group(command, "Text");
-  command.add_option("--top-k", sampling.top_k, "Sample among the k likeliest; 0 is off")
-      ->capture_default_str()
-      ->check(whole_number(0));
-  command.add_option("--top-p", sampling.top_p, "Sample among the likeliest that add up to p; 1 is off")
-      ->capture_default_str()
-      ->check(number(0, 1, /*above=*/true));
-  command
-      .add_option("--min-p", sampling.min_p, "Sample among those at least p times as likely as the likeliest; 0 is off")
-      ->capture_default_str()
-      ->check(number(0, 1));
-  command.add_option("--repeat-penalty", sampling.repeat_penalty, "Penalty for tokens that occurred before; 1 is none")
-      ->capture_default_str()
-      ->check(number(0, 100, /*above=*/true));
+  add_value(command, "--top-k", sampling.top_k, whole_number(0), "Sample among the k likeliest; 0 is off");
+  add_value(command, "--top-p", sampling.top_p, number(0, 1, /*above=*/true),
+            "Sample among the likeliest that add up to p; 1 is off");
+  add_value(command, "--min-p", sampling.min_p, number(0, 1),
+            "Sample among those at least p times as likely as the likeliest; 0 is off");
+  add_value(command, "--repeat-penalty", sampling.repeat_penalty, number(0, 100, /*above=*/true),
+            "Penalty for tokens that occurred before; 1 is none");
   command.add_flag("--raw", options.raw,
                    "Take the prompt as it is, without the chat template; <|im_start|> and the like in it are then the "
                    "vocabulary's special tokens, not plain text");

@@ -12,6 +12,18 @@
 
 namespace sluice {
 
+// Adds an option; the same with a default, which the help shows.
+template <class T>
+CLI::Option* add_checked(CLI::App& command, const std::string& name, T& value, const CLI::Validator& check,
+                         const std::string& what) {
+  return command.add_option(name, value, what)->check(check);
+}
+template <class T>
+CLI::Option* add_value(CLI::App& command, const std::string& name, T& value, const CLI::Validator& check,
+                       const std::string& what) {
+  return add_checked(command, name, value, check, what)->capture_default_str();
+}
+
 // Adds an option whose value is one of a table's names. Value: T or std::optional<T>.
 template <class Value, class T, size_t N>
 CLI::Option& add_choice(CLI::App& command, const std::string& name, Value& value, const Choice<T> (&choices)[N],

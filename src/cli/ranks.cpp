@@ -9,7 +9,6 @@
 #include <cstring>
 #include <new>
 #include <optional>
-#include <thread>
 
 #include "base/cache_folder.h"
 #include "base/machine_memory.h"

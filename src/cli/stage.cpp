@@ -7,7 +7,6 @@
 
 #include "base/cache_folder.h"
 #include "cli/commands.h"
-#include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -97,40 +96,25 @@ void add_stage(CLI::App& app, Action& action) {
       "  sluice run --hosts 192.168.1.7:7001,192.168.1.8:7001 --secret sluice.secret -m model.gguf \"Hello\"");
   command.add_option("--listen", options->listen, "Address and port; beyond this machine with --secret")
       ->capture_default_str();
-  command
-      .add_option("--models", options->models,
-                  "Folder of GGUF files: what isn't where the coordinator has it is looked for here, by its contents")
-      ->check(not_empty("a folder"));
-  command
-      .add_option("--cache", options->cache,
-                  "Folder for weights that coordinators send where a model is not on this host; only what the stage "
-                  "needs")
-      ->capture_default_str()
-      ->check(not_empty("a folder"));
-  command
-      .add_option("--cache-size", options->cache_size,
-                  "GB that they may take: what was not used for longest goes (default: what the disk has)")
-      ->check(number(0, 1e6, /*above=*/true));
+  add_checked(command, "--models", options->models, not_empty("a folder"),
+              "Folder of GGUF files: what isn't where the coordinator has it is looked for here, by its contents");
+  add_value(command, "--cache", options->cache, not_empty("a folder"),
+            "Folder for weights that coordinators send where a model is not on this host; only what the stage "
+            "needs");
+  add_checked(command, "--cache-size", options->cache_size, number(0, 1e6, /*above=*/true),
+              "GB that they may take: what was not used for longest goes (default: what the disk has)");
   command.add_flag("--no-fetch", options->no_fetch,
                    "Compute models of this host's own files alone; nothing is written");
   command.add_flag("--spare", options->spare, "Hold stages only in place of a host that is lost (--spares)");
-  command.add_option("--memory", options->memory, "GiB for all stages (default: this machine's)")
-      ->check(number(0, 1e6, /*above=*/true));
-  command
-      .add_option("--journal", options->journal,
-                  "GiB at most, a stage, of states that it has sent on: when another host is lost, it need not compute "
-                  "them again (0: none)")
-      ->capture_default_str()
-      ->check(number(0, 1e6));
-  command
-      .add_option("--threads", options->threads,
-                  "CPU threads a stage (default: as the coordinator's --threads says, or all cores)")
-      ->check(whole_number(1, 256));
-  command
-      .add_option("--drain", options->drain,
-                  "Seconds at most that SIGTERM waits for answers that are being made (0: it breaks into them)")
-      ->capture_default_str()
-      ->check(number(0, 86400));
+  add_checked(command, "--memory", options->memory, number(0, 1e6, /*above=*/true),
+              "GiB for all stages (default: this machine's)");
+  add_value(command, "--journal", options->journal, number(0, 1e6),
+            "GiB at most, a stage, of states that it has sent on: when another host is lost, it need not compute "
+            "them again (0: none)");
+  add_checked(command, "--threads", options->threads, whole_number(1, 256),
+              "CPU threads a stage (default: as the coordinator's --threads says, or all cores)");
+  add_value(command, "--drain", options->drain, number(0, 86400),
+            "Seconds at most that SIGTERM waits for answers that are being made (0: it breaks into them)");
   command.add_flag("--until-eof", options->until_eof,
                    "End when standard input does, as sluice up and ssh have it: so none is left behind");
   add_secret_options(command, options->secret, options->patience);

@@ -2,7 +2,6 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
