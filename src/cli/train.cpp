@@ -1,4 +1,4 @@
-#include "cli/train.h"
+#include "cli/commands.h"
 
 namespace sluice {
 
@@ -10,11 +10,7 @@ void add_train(CLI::App& app, Action& action) {
       "  sluice train data --self 5000 --out corpus\n"
       "  sluice train spd --data corpus --stages 10 --out spd-10");
   add_train_data(train, action);
-  add_train_spd(train, action);
-  add_train_eagle3(train, action);
-  add_train_p_eagle(train, action);
-  add_train_exit(train, action);
-  add_train_draft(train, action);
+  add_train_heads(train, action);
 }
 
 }  // namespace sluice

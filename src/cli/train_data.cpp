@@ -1,10 +1,10 @@
 #include <spdlog/fmt/fmt.h>
 
+#include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/train.h"
 #include "method/methods.h"
 #include "session/session.h"
 #include "train/generate.h"
@@ -114,9 +114,8 @@ void add_train_data(CLI::App& train, Action& action) {
   command.add_option("--out", options->out, "Folder of the corpus")->required()->check(not_empty("a folder"));
   command.add_option("--prompts", options->prompts, "Prompt file; may be given more than once")
       ->allow_extra_args(false);
-  command
-      .add_option("--self", options->self, "Prompts that the target writes itself, from its chat template's opening")
-      ->check(whole_number(0));
+  add_checked(command, "--self", options->self, whole_number(0),
+              "Prompts that the target writes itself, from its chat template's opening");
   command
       .add_option(
           "--opening", options->openings,
@@ -127,32 +126,19 @@ void add_train_data(CLI::App& train, Action& action) {
       .add_option("--exclude", options->exclude,
                   "Benchmark file, or folder of them, whose questions are not answered; may be given more than once")
       ->allow_extra_args(false);
-  command.add_option("--tokens", generate.tokens, "Answer tokens wanted in all")
-      ->capture_default_str()
-      ->check(whole_number(1, int64_t{1} << 40));
+  add_value(command, "--tokens", generate.tokens, whole_number(1, int64_t{1} << 40), "Answer tokens wanted in all");
   add_list_option(command, "--temps", options->temps, "Temperatures, which prompts take in turn; 0 is greedy")
       .capture_default_str()
       ->check(temperature());
-  command.add_option("--top-k", generate.top_k, "Sample among the k likeliest; 0 is off")
-      ->capture_default_str()
-      ->check(whole_number(0));
-  command.add_option("-n,--max-tokens", generate.max_answer, "Longest answer, in tokens")
-      ->capture_default_str()
-      ->check(whole_number(1));
-  command.add_option("--max-prompt", generate.max_prompt, "Longest prompt, in tokens; longer ones are left out")
-      ->capture_default_str()
-      ->check(whole_number(1));
-  command.add_option("--concurrency", generate.concurrency, "Requests at a time")
-      ->capture_default_str()
-      ->check(whole_number(1, 256));
-  command.add_option("--method", generate.method, "How to decode; it changes no token")
-      ->capture_default_str()
-      ->check(one_of(method_names()));
+  add_value(command, "--top-k", generate.top_k, whole_number(0), "Sample among the k likeliest; 0 is off");
+  add_value(command, "-n,--max-tokens", generate.max_answer, whole_number(1), "Longest answer, in tokens");
+  add_value(command, "--max-prompt", generate.max_prompt, whole_number(1),
+            "Longest prompt, in tokens; longer ones are left out");
+  add_value(command, "--concurrency", generate.concurrency, whole_number(1, 256), "Requests at a time");
+  add_value(command, "--method", generate.method, one_of(method_names()), "How to decode; it changes no token");
   add_choices(command, "--source", generate.sources, kSources, "Token sources of the method");
-  command.add_option("--seed", generate.seed, "Another seed, another corpus")
-      ->capture_default_str()
-      ->check(seed_number());
-  command.add_option("--threads", options->threads, "CPU threads (default: all cores)")->check(whole_number(1, 256));
+  add_value(command, "--seed", generate.seed, seed_number(), "Another seed, another corpus");
+  add_checked(command, "--threads", options->threads, whole_number(1, 256), "CPU threads (default: all cores)");
   add_kv_option(command, options->kv);
   add_model_option(command, options->model);
   command.callback([options, &action] { action = [options] { return run(*options); }; });

@@ -14,11 +14,9 @@ constexpr int64_t kEvaluatedDepths = 7;
 
 Eagle3::Eagle3(const ModelFile& model, const TargetTensors& target, Eagle3Options options,
                std::vector<Token> vocabulary)
-    : model_path_(model.path()),
-      hparams_(model.hparams()),
+    : Trainee(model.hparams(), target, std::move(vocabulary)),
+      model_path_(model.path()),
       options_(std::move(options)),
-      shape_(layer_shape(hparams_)),
-      output_(parameters_, shape_, target, std::move(vocabulary)),
       chains_(kEvaluatedDepths) {
   if (options_.taps.empty()) options_.taps = feature_layers(hparams_.n_layers);
   shape_.rope_halves = false;  // as llama.cpp turns the rows of this architecture
@@ -50,15 +48,12 @@ Eagle3::Eagle3(const ModelFile& model, const TargetTensors& target, Eagle3Option
   };
   for (const char* half : {"attn_q", "attn_k", "attn_v"})
     parameters_.add(layer_tensor(0, half), torch::cat({matrix(0, half), matrix(last, half)}, 1));
-  const auto heads_wide = shape_.n_heads * shape_.head_dim;
-  parameters_.add(layer_tensor(0, "attn_output"),
-                  to_tensor(target.floats(layer_tensor(last, "attn_output")), {d, heads_wide}));
-  for (const char* same : {"ffn_gate", "ffn_up"}) parameters_.add(layer_tensor(0, same), matrix(last, same));
-  parameters_.add(layer_tensor(0, "ffn_down"),
-                  to_tensor(target.floats(layer_tensor(last, "ffn_down")), {d, shape_.d_ff}));
-  parameters_.add(layer_tensor(0, "ffn_norm"), to_tensor(target.floats(layer_tensor(last, "ffn_norm")), {d}));
+  Parameters end;
+  add_layer(end, 0, shape_, target, last);
+  for (const char* same : {"attn_output", "ffn_gate", "ffn_up", "ffn_down", "ffn_norm"})
+    parameters_.add(layer_tensor(0, same), end[layer_tensor(0, same)]);
   parameters_.add(layer_tensor(0, "attn_norm"), to_tensor(target.floats(layer_tensor(0, "attn_norm")), {d}));
-  parameters_.add("blk.0.attn_norm_2.weight", to_tensor(target.floats(layer_tensor(last, "attn_norm")), {d}));
+  parameters_.add("blk.0.attn_norm_2.weight", end[layer_tensor(0, "attn_norm")]);
 }
 
 nlohmann::json Eagle3::settings() const {

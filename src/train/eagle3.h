@@ -2,9 +2,7 @@
 #pragma once
 
 #include "train/chain_evaluation.h"
-#include "train/closeness.h"
 #include "train/options.h"
-#include "train/output.h"
 #include "train/trainee.h"
 
 namespace sluice {
@@ -14,9 +12,7 @@ class Eagle3 : public Trainee {
   // `model`: its tokenizer goes into the exported file.
   Eagle3(const ModelFile& model, const TargetTensors& target, Eagle3Options options, std::vector<Token> vocabulary);
 
-  Parameters& parameters() override { return parameters_; }
   nlohmann::json settings() const override;
-  const std::vector<Token>& vocabulary() const override { return output_.tokens(); }
   std::vector<int32_t> taps() const override;
   void begin(const std::function<Captured(size_t)>& example, size_t n) override;
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
@@ -39,14 +35,9 @@ class Eagle3 : public Trainee {
 
  private:
   std::string model_path_;
-  HyperParameters hparams_;
   Eagle3Options options_;
-  LayerShape shape_;
   torch::Tensor embedding_;  // [vocab, d], the target's
-  Parameters parameters_;
-  Output output_;
   ChainEvaluation chains_;
-  Closeness closeness_;
 };
 
 }  // namespace sluice

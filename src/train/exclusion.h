@@ -1,7 +1,6 @@
 // Questions that must not be trained on: those of the benchmarks.
 #pragma once
 
-#include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>

@@ -1,11 +1,6 @@
 #include "train/gguf_writer.h"
 
-#include <fcntl.h>
-#include <gguf.h>
-#include <unistd.h>
-
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
 #include "base/file.h"
@@ -13,37 +8,10 @@
 
 namespace sluice {
 
-namespace fs = std::filesystem;
-
-struct GgufWriter::Data {
-  gguf_context* file = gguf_init_empty();
-  ggml_context* tensors =
-      ggml_init({.mem_size = 4096 * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true});
-  std::vector<std::vector<std::byte>> bytes;
-  ~Data() {
-    gguf_free(file);
-    ggml_free(tensors);
-  }
-};
-
-GgufWriter::GgufWriter() : data_(std::make_unique<Data>()) {}
-GgufWriter::GgufWriter(GgufWriter&&) noexcept = default;
-GgufWriter::~GgufWriter() = default;
-
-void GgufWriter::set(const std::string& key, const std::string& value) {
-  gguf_set_val_str(data_->file, key.c_str(), value.c_str());
-}
-void GgufWriter::set(const std::string& key, uint32_t value) { gguf_set_val_u32(data_->file, key.c_str(), value); }
-void GgufWriter::set(const std::string& key, uint64_t value) { gguf_set_val_u64(data_->file, key.c_str(), value); }
-void GgufWriter::set(const std::string& key, float value) { gguf_set_val_f32(data_->file, key.c_str(), value); }
-void GgufWriter::set(const std::string& key, bool value) { gguf_set_val_bool(data_->file, key.c_str(), value); }
-void GgufWriter::set(const std::string& key, const std::vector<int32_t>& values) {
-  gguf_set_arr_data(data_->file, key.c_str(), GGUF_TYPE_INT32, values.data(), values.size());
-}
 void GgufWriter::set(const std::string& key, const std::vector<std::string>& values) {
   std::vector<const char*> texts;
   for (const auto& value : values) texts.push_back(value.c_str());
-  gguf_set_arr_str(data_->file, key.c_str(), texts.data(), texts.size());
+  gguf_set_arr_str(file_.get(), key.c_str(), texts.data(), texts.size());
 }
 
 Status GgufWriter::copy_metadata(const std::string& path, const std::string& prefix) {
@@ -54,7 +22,7 @@ Status GgufWriter::copy_metadata(const std::string& path, const std::string& pre
   for (int64_t i = 0; i < gguf_get_n_kv(from); ++i)
     if (const std::string key = gguf_get_key(from, i); !key.starts_with(prefix)) others.push_back(key);
   for (const auto& key : others) gguf_remove_key(from, key.c_str());
-  gguf_set_kv(data_->file, from);
+  gguf_set_kv(file_.get(), from);
   gguf_free(from);
   return {};
 }
@@ -63,13 +31,13 @@ void GgufWriter::add_bytes(const std::string& name, std::span<const int64_t> sha
                            std::vector<std::byte> bytes) {
   SLUICE_CHECK(!shape.empty() && shape.size() <= 2, "a vector or a matrix");
   SLUICE_CHECK(name.size() < GGML_MAX_NAME, "a name that GGUF can hold");
-  ggml_tensor* tensor = shape.size() == 1 ? ggml_new_tensor_1d(data_->tensors, type, shape[0])
-                                          : ggml_new_tensor_2d(data_->tensors, type, shape[1], shape[0]);
+  ggml_tensor* tensor = shape.size() == 1 ? ggml_new_tensor_1d(tensors_.get(), type, shape[0])
+                                          : ggml_new_tensor_2d(tensors_.get(), type, shape[1], shape[0]);
   ggml_set_name(tensor, name.c_str());
   SLUICE_CHECK(ggml_nbytes(tensor) == bytes.size(), "bytes that fill the shape");
-  data_->bytes.push_back(std::move(bytes));
-  tensor->data = data_->bytes.back().data();
-  gguf_add_tensor(data_->file, tensor);
+  bytes_.push_back(std::move(bytes));
+  tensor->data = bytes_.back().data();
+  gguf_add_tensor(file_.get(), tensor);
 }
 
 void GgufWriter::add(const std::string& name, std::span<const int64_t> shape, std::span<const float> values,
@@ -106,7 +74,7 @@ void GgufWriter::add(const std::string& name, std::span<const int64_t> values) {
 
 Status GgufWriter::write(const std::string& path) const {
   WholeFile file(path);
-  if (file.stream() == nullptr || !gguf_write_to_file_ptr(data_->file, file.stream(), /*only_meta=*/false) ||
+  if (file.stream() == nullptr || !gguf_write_to_file_ptr(file_.get(), file.stream(), /*only_meta=*/false) ||
       file.commit())
     return cannot_write(path);
   return {};

@@ -1,6 +1,8 @@
 #include "train/output.h"
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace sluice {
 
@@ -67,6 +69,18 @@ std::vector<double> Output::overlaps(const torch::Tensor& logits, const torch::T
   const auto p = truncated(target_logits).index_select(-1, ids_), q = truncated(logits);
   const auto sums = torch::minimum(p, q).sum(-1).to(torch::kDouble).contiguous();
   return {sums.data_ptr<double>(), sums.data_ptr<double>() + sums.numel()};
+}
+
+void Closeness::add(const Output& output, const torch::Tensor& logits, const torch::Tensor& last_states) {
+  divergence_ += output.divergence(logits, output.target_probabilities(last_states)).item<double>();
+  for (const double o : output.overlaps(logits, output.target_logits(last_states), 50)) overlap_ += o;
+  positions_ += logits.size(0);
+}
+
+void Closeness::report(nlohmann::json& summary) {
+  const auto n = static_cast<double>(std::max<int64_t>(1, std::exchange(positions_, 0)));
+  summary["kl"] = std::exchange(divergence_, 0.0) / n;
+  summary["overlap"] = std::exchange(overlap_, 0.0) / n;
 }
 
 }  // namespace sluice

@@ -1,6 +1,8 @@
 // A head's output side: its norm and matrix over a draft vocabulary, and the target's distribution to compare with.
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include "base/ids.h"
 #include "train/layers.h"
 
@@ -43,6 +45,19 @@ class Output {
   torch::Tensor ids_;                        // [draft vocabulary] i64
   torch::Tensor target_norm_, target_rows_;  // frozen; rows of the draft vocabulary
   torch::Tensor target_output_;              // [n_vocab, d_model]
+};
+
+// How near a head's distribution is to the target's, over held-out text.
+class Closeness {
+ public:
+  // logits: [N, draft vocabulary]; last_states: [N, d_model], the target's at the same positions.
+  void add(const Output& output, const torch::Tensor& logits, const torch::Tensor& last_states);
+  // Adds `kl` (nats a position) and `overlap` (see Output::overlaps; top-k 50) to the summary, and begins anew.
+  void report(nlohmann::json& summary);
+
+ private:
+  double divergence_ = 0, overlap_ = 0;
+  int64_t positions_ = 0;
 };
 
 }  // namespace sluice

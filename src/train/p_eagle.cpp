@@ -7,10 +7,8 @@ namespace sluice {
 
 PEagle::PEagle(const HyperParameters& hparams, const TargetTensors& target, PEagleOptions options,
                std::vector<Token> vocabulary)
-    : options_(std::move(options)),
-      hparams_(hparams),
-      shape_(layer_shape(hparams)),
-      output_(parameters_, shape_, target, std::move(vocabulary)),
+    : Trainee(hparams, target, std::move(vocabulary)),
+      options_(std::move(options)),
       chains_(static_cast<size_t>(options_.evaluate_depths)) {
   if (options_.taps.empty()) options_.taps = feature_layers(hparams.n_layers);
   const int64_t d = shape_.d_model;

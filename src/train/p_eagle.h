@@ -2,10 +2,8 @@
 #pragma once
 
 #include "train/chain_evaluation.h"
-#include "train/closeness.h"
 #include "train/cod.h"
 #include "train/options.h"
-#include "train/output.h"
 #include "train/trainee.h"
 
 namespace sluice {
@@ -15,9 +13,7 @@ class PEagle : public Trainee {
   PEagle(const HyperParameters& hparams, const TargetTensors& target, PEagleOptions options,
          std::vector<Token> vocabulary);
 
-  Parameters& parameters() override { return parameters_; }
   nlohmann::json settings() const override;
-  const std::vector<Token>& vocabulary() const override { return output_.tokens(); }
   std::vector<int32_t> taps() const override;
   void begin(const std::function<Captured(size_t)>& example, size_t n) override;
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
@@ -34,13 +30,8 @@ class PEagle : public Trainee {
   torch::Tensor fused(const torch::Tensor& features) const;
 
   PEagleOptions options_;
-  HyperParameters hparams_;
-  LayerShape shape_;
   torch::Tensor embedding_;  // [vocab, d], the target's; if it is not trained
-  Parameters parameters_;
-  Output output_;
   ChainEvaluation chains_;
-  Closeness closeness_;
 };
 
 }  // namespace sluice

@@ -14,11 +14,7 @@ constexpr size_t kEvaluatedDepths = 7;
 
 Shallow::Shallow(const HyperParameters& hparams, const TargetTensors& target, ShallowOptions options,
                  std::vector<Token> vocabulary)
-    : options_(std::move(options)),
-      n_layers_(hparams.n_layers),
-      shape_(layer_shape(hparams)),
-      output_(parameters_, shape_, target, std::move(vocabulary)),
-      chains_(kEvaluatedDepths) {
+    : Trainee(hparams, target, std::move(vocabulary)), options_(std::move(options)), chains_(kEvaluatedDepths) {
   for (size_t i = 0; i < options_.layers.size(); ++i) {
     if (options_.random)
       add_random_layer(parameters_, static_cast<int64_t>(i), shape_);
@@ -64,7 +60,8 @@ LossFigures Shallow::accumulate(const Captured& example, uint64_t, double weight
   const auto input = states_of(example, options_.input, shape_.d_model);
   const int64_t first = example.example->n_prompt - 1, last = input.size(0) - 1;
   if (last <= first) return {};
-  const auto goal = output_.target_probabilities(states_of(example, n_layers_, shape_.d_model).slice(0, first, last));
+  const auto goal =
+      output_.target_probabilities(states_of(example, hparams_.n_layers, shape_.d_model).slice(0, first, last));
   const auto sum = output_.divergence(forward(input.slice(0, 0, last), first), goal);
   (sum * weight).backward();
   return {sum.item<double>(), last - first};
@@ -75,7 +72,7 @@ void Shallow::evaluate(const Captured& example) {
   const auto input = states_of(example, options_.input, shape_.d_model);
   const int64_t first = example.example->n_prompt - 1, last = input.size(0) - 1;
   if (last <= first) return;
-  const auto hidden = states_of(example, n_layers_, shape_.d_model).slice(0, first, last);
+  const auto hidden = states_of(example, hparams_.n_layers, shape_.d_model).slice(0, first, last);
   const auto logits = forward(input.slice(0, 0, last), first);
   closeness_.add(output_, logits, hidden);
   if (example.example->temperature > 0) return;
@@ -97,7 +94,7 @@ nlohmann::json Shallow::summary() {
   if (!options_.draft) {
     const double length =
         static_cast<double>(options_.stages * greedy_) / static_cast<double>(std::max<int64_t>(1, greedy_steps_));
-    const auto layers = static_cast<double>(n_layers_), own = static_cast<double>(options_.layers.size());
+    const auto layers = static_cast<double>(hparams_.n_layers), own = static_cast<double>(options_.layers.size());
     summary = {{"top1", summary["top1_by_depth"][0]},
                {"equivalent_acceptance_length", length},
                // SPD section 4.2: the exit runs after the stage.

@@ -6,9 +6,7 @@
 #pragma once
 
 #include "train/chain_evaluation.h"
-#include "train/closeness.h"
 #include "train/options.h"
-#include "train/output.h"
 #include "train/trainee.h"
 
 namespace sluice {
@@ -18,10 +16,8 @@ class Shallow : public Trainee {
   Shallow(const HyperParameters& hparams, const TargetTensors& target, ShallowOptions options,
           std::vector<Token> vocabulary);
 
-  Parameters& parameters() override { return parameters_; }
   nlohmann::json settings() const override;
-  const std::vector<Token>& vocabulary() const override { return output_.tokens(); }
-  std::vector<int32_t> taps() const override { return {options_.input, n_layers_}; }
+  std::vector<int32_t> taps() const override { return {options_.input, hparams_.n_layers}; }
   void begin(const std::function<Captured(size_t)>& example, size_t n) override;
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
   void evaluate(const Captured& example) override;
@@ -35,12 +31,7 @@ class Shallow : public Trainee {
   torch::Tensor after_layers(const torch::Tensor& states) const;  // [tokens, d]
 
   ShallowOptions options_;
-  int32_t n_layers_;
-  LayerShape shape_;
-  Parameters parameters_;
-  Output output_;
   ChainEvaluation chains_;
-  Closeness closeness_;
   int64_t greedy_ = 0, greedy_steps_ = 0;
 };
 

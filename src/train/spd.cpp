@@ -35,11 +35,10 @@ int64_t spd_steps(const std::vector<std::vector<bool>>& guesses_right) {
 }
 
 Spd::Spd(const HyperParameters& hparams, const TargetTensors& target, SpdOptions options, std::vector<Token> vocabulary)
-    : options_(std::move(options)),
+    : Trainee(hparams, target, std::move(vocabulary)),
+      options_(std::move(options)),
       n_(static_cast<int64_t>(options_.cuts.size()) - 1),
-      shape_(layer_shape(hparams)),
-      taps_(spd_taps(options_.cuts, options_.single_depth)),
-      output_(parameters_, shape_, target, std::move(vocabulary)) {
+      taps_(spd_taps(options_.cuts, options_.single_depth)) {
   for (int64_t i = 0; i < options_.layers; ++i) {
     if (options_.init == Init::kRandom)
       add_random_layer(parameters_, i, shape_);
@@ -237,7 +236,7 @@ void Spd::evaluate(const Captured& example) {
       }
     }
     if (a < most_active()) continue;
-    evaluation_.closeness.add(output_, logits, last_hidden);
+    closeness_.add(output_, logits, last_hidden);
   }
   if (right.empty()) return;
   while (static_cast<int64_t>(right.size()) < n_) right.push_back(right.back());  // output timing
@@ -255,7 +254,7 @@ nlohmann::json Spd::summary() {
       {"top1_by_tokens_in_flight", top1},
       // SPD eq. (4)
       {"speed_up", share(static_cast<double>(n_ * e.greedy), static_cast<double>(e.greedy_steps))}};
-  e.closeness.report(summary);
+  closeness_.report(summary);
   return summary;
 }
 

@@ -3,10 +3,8 @@
 
 #include <map>
 
-#include "train/closeness.h"
 #include "train/near_far.h"
 #include "train/options.h"
-#include "train/output.h"
 #include "train/trainee.h"
 
 namespace sluice {
@@ -23,9 +21,7 @@ class Spd : public Trainee {
  public:
   Spd(const HyperParameters& hparams, const TargetTensors& target, SpdOptions options, std::vector<Token> vocabulary);
 
-  Parameters& parameters() override { return parameters_; }
   nlohmann::json settings() const override;
-  const std::vector<Token>& vocabulary() const override { return output_.tokens(); }
   std::vector<int32_t> taps() const override;
   void begin(const std::function<Captured(size_t)>& example, size_t n) override;
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
@@ -61,15 +57,11 @@ class Spd : public Trainee {
 
   SpdOptions options_;
   int64_t n_;
-  LayerShape shape_;
   std::vector<std::vector<int32_t>> taps_;  // by depth
-  Parameters parameters_;
-  Output output_;
 
   struct Evaluation {
     std::vector<int64_t> right;  // by active - 1
     int64_t greedy = 0, greedy_steps = 0;
-    Closeness closeness;
   } evaluation_;
 };
 

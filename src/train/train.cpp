@@ -41,10 +41,29 @@ void keep_memory() {
   ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
 }
 
-// Makes the head from the target's tensors and a draft vocabulary, trains it and exports it.
-template <typename Make>
-Result<TrainFigures> run(const ModelFile& model, const TrainOptions& options, const TrainHooks& hooks,
-                         const Make& make) {
+// From the target's tensors and a draft vocabulary.
+struct Maker {
+  const ModelFile& model;
+  const TargetTensors& target;
+  const std::vector<Token>& vocabulary;
+
+  using Head = std::unique_ptr<Trainee>;
+  Head operator()(const SpdOptions& head) const { return of_shape<Spd>(head); }
+  Head operator()(const PEagleOptions& head) const { return of_shape<PEagle>(head); }
+  Head operator()(const ShallowOptions& head) const { return of_shape<Shallow>(head); }
+  Head operator()(const Eagle3Options& head) const { return std::make_unique<Eagle3>(model, target, head, vocabulary); }
+
+ private:
+  template <class Kind, class Options>
+  Head of_shape(const Options& head) const {
+    return std::make_unique<Kind>(model.hparams(), target, head, vocabulary);
+  }
+};
+
+}  // namespace
+
+Result<TrainFigures> train_head(const ModelFile& model, const HeadOptions& head, const TrainOptions& options,
+                                const TrainHooks& hooks) {
   keep_memory();
   if (options.threads > 0) torch::set_num_threads(options.threads);
   torch::manual_seed(options.seed);
@@ -55,41 +74,11 @@ Result<TrainFigures> run(const ModelFile& model, const TrainOptions& options, co
     if (began_with < corpus.train.size()) corpus.train.resize(began_with);
   }
   SLUICE_TRY(const auto target, TargetTensors::open(model));
-  SLUICE_TRY(auto vocabulary, draft_vocabulary(model, corpus, options));
-  auto trainee = make(target, std::move(vocabulary));
+  SLUICE_TRY(const auto vocabulary, draft_vocabulary(model, corpus, options));
+  const auto trainee = std::visit(Maker{model, target, vocabulary}, head);
   const auto path = (std::filesystem::path(options.out) / "head.gguf").string();
   const MatrixTypes types{options.type, options.output_type.value_or(options.type)};
   return train(*trainee, model, corpus, options, hooks, [&] { return write_head(*trainee, model, types, path); });
-}
-
-}  // namespace
-
-Result<TrainFigures> train_spd(const ModelFile& model, const SpdOptions& head, const TrainOptions& options,
-                               const TrainHooks& hooks) {
-  return run(model, options, hooks, [&](const TargetTensors& target, std::vector<Token> vocabulary) {
-    return std::make_unique<Spd>(model.hparams(), target, head, std::move(vocabulary));
-  });
-}
-
-Result<TrainFigures> train_eagle3(const ModelFile& model, const Eagle3Options& head, const TrainOptions& options,
-                                  const TrainHooks& hooks) {
-  return run(model, options, hooks, [&](const TargetTensors& target, std::vector<Token> vocabulary) {
-    return std::make_unique<Eagle3>(model, target, head, std::move(vocabulary));
-  });
-}
-
-Result<TrainFigures> train_shallow(const ModelFile& model, const ShallowOptions& head, const TrainOptions& options,
-                                   const TrainHooks& hooks) {
-  return run(model, options, hooks, [&](const TargetTensors& target, std::vector<Token> vocabulary) {
-    return std::make_unique<Shallow>(model.hparams(), target, head, std::move(vocabulary));
-  });
-}
-
-Result<TrainFigures> train_p_eagle(const ModelFile& model, const PEagleOptions& head, const TrainOptions& options,
-                                   const TrainHooks& hooks) {
-  return run(model, options, hooks, [&](const TargetTensors& target, std::vector<Token> vocabulary) {
-    return std::make_unique<PEagle>(model.hparams(), target, head, std::move(vocabulary));
-  });
 }
 
 }  // namespace sluice

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "train/capture.h"
-#include "train/parameters.h"
+#include "train/output.h"
 
 namespace sluice {
 
@@ -19,11 +19,11 @@ class Trainee {
  public:
   virtual ~Trainee() = default;
 
-  virtual Parameters& parameters() = 0;
+  Parameters& parameters() { return parameters_; }
   // What it was asked to be: a checkpoint of other options is refused.
   virtual nlohmann::json settings() const = 0;
   // The tokens that it can guess, ascending; empty: all.
-  virtual const std::vector<Token>& vocabulary() const = 0;
+  const std::vector<Token>& vocabulary() const { return output_.tokens(); }
   // The target's layers whose states it wants.
   virtual std::vector<int32_t> taps() const = 0;
 
@@ -43,6 +43,17 @@ class Trainee {
 
   // The file that the engine loads.
   virtual Status write(GgufWriter& file, const MatrixTypes& types) const = 0;
+
+ protected:
+  // Of the target's shape, over a draft vocabulary (empty: all tokens).
+  Trainee(const HyperParameters& hparams, const TargetTensors& target, std::vector<Token> vocabulary)
+      : hparams_(hparams), shape_(layer_shape(hparams)), output_(parameters_, shape_, target, std::move(vocabulary)) {}
+
+  HyperParameters hparams_;  // the target's
+  LayerShape shape_;
+  Parameters parameters_;
+  Output output_;
+  Closeness closeness_;
 };
 
 }  // namespace sluice

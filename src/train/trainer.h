@@ -3,7 +3,6 @@
 
 #include <functional>
 
-#include "train/adamw.h"
 #include "train/options.h"
 #include "train/train.h"
 #include "train/trainee.h"

@@ -53,17 +53,7 @@ Result<TrainFigures> become_trainer() {
 
 }  // namespace
 
-Result<TrainFigures> train_spd(const ModelFile&, const SpdOptions&, const TrainOptions&, const TrainHooks&) {
-  return become_trainer();
-}
-Result<TrainFigures> train_eagle3(const ModelFile&, const Eagle3Options&, const TrainOptions&, const TrainHooks&) {
-  return become_trainer();
-}
-
-Result<TrainFigures> train_shallow(const ModelFile&, const ShallowOptions&, const TrainOptions&, const TrainHooks&) {
-  return become_trainer();
-}
-Result<TrainFigures> train_p_eagle(const ModelFile&, const PEagleOptions&, const TrainOptions&, const TrainHooks&) {
+Result<TrainFigures> train_head(const ModelFile&, const HeadOptions&, const TrainOptions&, const TrainHooks&) {
   return become_trainer();
 }
 

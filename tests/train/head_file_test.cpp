@@ -93,20 +93,20 @@ class TrainedHead : public testing::Test {
 TEST_F(TrainedHead, OfEveryKindOpens) {
   for (const ggml_type type : {GGML_TYPE_F16, GGML_TYPE_Q8_0}) {
     const auto spd = options("spd", type);
-    ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = Init::kLast}, spd, hooks_));
+    ASSERT_TRUE(train_head(model_, SpdOptions{.cuts = {0, 2, 4, 6}, .layers = 2, .init = Init::kLast}, spd, hooks_));
     expect_opens(spd, HeadKind::kSpd);
     const auto eagle3 = options("eagle3", type);
-    ASSERT_TRUE(train_eagle3(model_, {.taps = {1, 3, 5}, .unroll = 2}, eagle3, hooks_));
+    ASSERT_TRUE(train_head(model_, Eagle3Options{.taps = {1, 3, 5}, .unroll = 2}, eagle3, hooks_));
     expect_opens(eagle3, HeadKind::kEagle3);
     const auto p_eagle = options("p-eagle", type);
-    ASSERT_TRUE(
-        train_p_eagle(model_, {.taps = {1, 3, 5}, .layers = 2, .groups = 3, .evaluate_depths = 2}, p_eagle, hooks_));
+    ASSERT_TRUE(train_head(model_, PEagleOptions{.taps = {1, 3, 5}, .layers = 2, .groups = 3, .evaluate_depths = 2},
+                           p_eagle, hooks_));
     expect_opens(p_eagle, HeadKind::kPEagle);
     const auto exit = options("exit", type);
-    ASSERT_TRUE(train_shallow(model_, {.input = 2, .layers = {5}}, exit, hooks_));
+    ASSERT_TRUE(train_head(model_, ShallowOptions{.input = 2, .layers = {5}}, exit, hooks_));
     expect_opens(exit, HeadKind::kExit);
     const auto draft = options("draft", type);
-    ASSERT_TRUE(train_shallow(model_, {.draft = true, .layers = {0, 5}}, draft, hooks_));
+    ASSERT_TRUE(train_head(model_, ShallowOptions{.draft = true, .layers = {0, 5}}, draft, hooks_));
     expect_opens(draft, HeadKind::kDraft);
     EXPECT_TRUE(ModelFile::open_draft(draft.out + "/head.gguf", model_));
   }
@@ -115,7 +115,7 @@ TEST_F(TrainedHead, OfEveryKindOpens) {
 TEST_F(TrainedHead, OutputMatrixMayHaveAnotherType) {
   auto spd = options("spd-mixed", GGML_TYPE_IQ4_NL);
   spd.output_type = GGML_TYPE_Q5_1;
-  ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = Init::kLast}, spd, hooks_));
+  ASSERT_TRUE(train_head(model_, SpdOptions{.cuts = {0, 2, 4, 6}, .layers = 2, .init = Init::kLast}, spd, hooks_));
   expect_opens(spd, HeadKind::kSpd);
 }
 
@@ -123,7 +123,7 @@ TEST_F(TrainedHead, SmallTypesStayCloseToWhatWasTrained) {
   // The largest step of a block of 32: its largest value over half of the levels.
   for (const auto& [type, levels] : {std::pair{GGML_TYPE_Q5_0, 16.0}, std::pair{GGML_TYPE_Q4_0, 8.0}}) {
     const auto spd = options("spd-small", type);
-    ASSERT_TRUE(train_spd(model_, {.cuts = {0, 2, 4, 6}, .layers = 2, .init = Init::kLast}, spd, hooks_));
+    ASSERT_TRUE(train_head(model_, SpdOptions{.cuts = {0, 2, 4, 6}, .layers = 2, .init = Init::kLast}, spd, hooks_));
     expect_opens(spd, HeadKind::kSpd);
     const auto trained = *read_gguf(spd.out + "/checkpoint.gguf"), exported = *read_gguf(spd.out + "/head.gguf");
     for (const auto& [name, tensor] : exported.tensors) {
@@ -144,29 +144,29 @@ TEST_F(TrainedHead, SmallTypesStayCloseToWhatWasTrained) {
 
 TEST_F(TrainedHead, AblationsOpenToo) {
   const auto spd = options("spd-ablated", GGML_TYPE_F16);
-  ASSERT_TRUE(train_spd(model_,
-                        {.cuts = {0, 3, 6},
-                         .layers = 1,
-                         .attention = Attention::kSingle,
-                         .feature_norm = false,
-                         .init = Init::kFirst,
-                         .output_timing = true,
-                         .single_depth = true,
-                         .shared_fc = true},
-                        spd, hooks_));
+  ASSERT_TRUE(train_head(model_,
+                         SpdOptions{.cuts = {0, 3, 6},
+                                    .layers = 1,
+                                    .attention = Attention::kSingle,
+                                    .feature_norm = false,
+                                    .init = Init::kFirst,
+                                    .output_timing = true,
+                                    .single_depth = true,
+                                    .shared_fc = true},
+                         spd, hooks_));
   const auto head = HeadFile::open(spd.out + "/head.gguf", model_);
   ASSERT_TRUE(head) << head.error().message;
   EXPECT_EQ(head->parameters().taps, (std::vector<std::vector<int32_t>>{{0}, {3}, {6}}));
   EXPECT_FALSE(head->parameters().full_attention);
   const auto p_eagle = options("p-eagle-ablated", GGML_TYPE_F16);
-  ASSERT_TRUE(train_p_eagle(model_,
-                            {.taps = {1, 3, 5},
-                             .layers = 1,
-                             .groups = 3,
-                             .hidden = MaskedState::kByDepth,
-                             .train_embedding = true,
-                             .evaluate_depths = 2},
-                            p_eagle, hooks_));
+  ASSERT_TRUE(train_head(model_,
+                         PEagleOptions{.taps = {1, 3, 5},
+                                       .layers = 1,
+                                       .groups = 3,
+                                       .hidden = MaskedState::kByDepth,
+                                       .train_embedding = true,
+                                       .evaluate_depths = 2},
+                         p_eagle, hooks_));
   const auto other = HeadFile::open(p_eagle.out + "/head.gguf", model_);
   ASSERT_TRUE(other) << other.error().message;
   EXPECT_EQ(other->map()->mask_hidden.ne[1], 3);
