@@ -84,8 +84,9 @@ Result<Texts> read_texts(const PlanOptions& options, const Session& session) {
   return texts;
 }
 
-// Of a plan's time, what measuring a draft model on a host may take.
-constexpr double kShareOfDrafts = 1.0 / 12;
+// Of a plan's time, what measuring a draft model on a host may take, and what trying one place for it: a text is run in
+// any case.
+constexpr double kShareOfDrafts = 1.0 / 12, kShareOfPlaces = 1.0 / 12;
 
 // Another place of the draft model must promise so many times as much: a text says that much of others.
 constexpr double kWorthMoving = 1.02;
@@ -278,8 +279,8 @@ class Planner {
     size_t best = 0;
     for (size_t i = 0; i < places.size(); ++i) {
       SLUICE_TRY_STATUS(take(places[i]));
-      SLUICE_TRY(const Forecasts promised,
-                 run_these(judges, few, "where the draft model runs", i == 0 ? half_ : deadline_));
+      SLUICE_TRY(const Forecasts promised, run_these(judges, few, "where the draft model runs",
+                                                     i == 0 ? Deadline(options_.seconds * kShareOfPlaces) : deadline_));
       if (i == 0) few = few.first(promised.texts);  // the others are tried on the same
       if (promised.texts < few.size()) break;       // out of time
       const double rate = promised.all.front().tokens_per_second;
