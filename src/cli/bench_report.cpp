@@ -98,6 +98,7 @@ void BenchReport::compare(const BenchKey& key, const json& run) {
   const auto turn = run["turn"].get<size_t>();
   const auto [reference, is_first] = reference_.try_emplace({key.task, key.id, key.temp, turn}, tokens);
   const json& want = reference->second;
+  compared_ = compared_ || !is_first;
   if (is_first || want == tokens || !difference_.empty()) return;
   size_t at = 0;
   while (at < want.size() && at < tokens.size() && want[at] == tokens[at]) ++at;
@@ -122,7 +123,9 @@ std::string BenchReport::table_cell(const CellKey& key) const {
   const double tokens = static_cast<double>(cell.tokens);
   const double rate = cell.seconds > 0 ? tokens / cell.seconds : 0;
   const double length = cell.steps > 0 ? static_cast<double>(n_stages_) * tokens / cell.steps : 0;
-  return fmt::format("{:.2f} {:>8.1f} {:>5.2f} {:>8}", speedup(key), rate, length, cell.flushes);
+  const double times = speedup(key);
+  const std::string over_plain = times > 0 ? fmt::format("{:.2f}", times) : "-";
+  return fmt::format("{} {:>8.1f} {:>5.2f} {:>8}", over_plain, rate, length, cell.flushes);
 }
 
 // Empty if the machine has no counter, or some of the runs were not counted.
@@ -190,8 +193,7 @@ std::string BenchReport::table() const {
 
 // Other rules give other tokens, method by method.
 std::string BenchReport::agreement_line() const {
-  const bool several = options_->methods.size() > 1 || options_->concurrency.size() > 1;
-  const bool compared = several && options_->session.same_tokens();
+  const bool compared = compared_ && options_->session.same_tokens();
   const std::string same = difference_.empty() ? "yes" : difference_;
   if (options_->session.exact()) return compared ? "identical: " + same + "\n" : "";
   std::string out = kInexact + (compared ? "; the methods agree: " + same : std::string()) + "\n";

@@ -71,6 +71,7 @@ class BenchReport {
   std::map<CellKey, Cell> cells_;
   std::map<std::tuple<std::string, std::string, float, size_t>, nlohmann::json>  // by task, id, temperature, turn
       reference_;
+  bool compared_ = false;  // two answers to the same
   std::string difference_;
   Pace pace_;
   uint64_t out_of_range_ = 0;  // numbers of states that f16 could not hold

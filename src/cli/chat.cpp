@@ -51,7 +51,7 @@ class Chat {
         messages_ = opening_;
       } else if (looks_like_a_command(*line)) {
         std::fprintf(stderr, "sluice: %s is no command of the chat: %s\n", line->c_str(), kCommands);
-      } else if (!line->empty()) {
+      } else if (line->find_first_not_of(" \t") != line->npos) {
         SLUICE_TRY_STATUS(take_turn(*line));
       }
     }
@@ -79,7 +79,10 @@ class Chat {
       return {};
     }
     SLUICE_TRY_STATUS(print("\n"));
-    if (terminal_) std::fprintf(stderr, "[%s]\n", closing(*done).c_str());
+    if (terminal_)
+      std::fprintf(stderr, "[%s]\n", closing(*done).c_str());
+    else if (const std::string why = cut_off(engine_, *done, length_given_); !why.empty())
+      std::fprintf(stderr, "sluice: %s\n", why.c_str());
     messages_.push_back({"assistant", done->text});
     previous_ = done->request;
     if (!done->interrupted) return {};

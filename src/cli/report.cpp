@@ -173,6 +173,7 @@ std::string summary(const Session& session, const Engine& engine, const Answer& 
   const double plain = answer.trial ? answer.trial->plain_rate() : 0;
   const double at_most = answer.trial ? answer.trial->plain_at_most() : 0;
   const std::string method = method_name(engine, answer);
+  if (answer.text.empty() && request.finish == Finish::kStop) return "The model ended its answer at once.";
   std::string text = speed(rate) + " tok/s";
   if (session.options().simulated()) text += " (simulated)";
   text += method == "ar" ? ", plain decoding" : " by " + method;

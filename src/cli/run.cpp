@@ -31,6 +31,7 @@ Result<std::string> read_prompt(const std::string& given, bool raw) {
   if (given == "-") {
     SLUICE_TRY(text, read_all(std::cin));
     if (interrupted()) return interrupted_error();
+    if (!raw && text.ends_with('\n')) text.pop_back();  // that ends the last line, as echo writes it
   }
   const bool empty = raw ? text.empty() : text.find_first_not_of(" \t\r\n") == std::string::npos;
   if (empty && given == "-") return input_error("the prompt is empty: nothing came from standard input");

@@ -126,7 +126,9 @@ std::string explain_extra(const CLI::App& app, const CLI::App* command) {
            command->get_option("prompt")->as<std::string>() +
            "': put the whole prompt in quotes, as in sluice run \"Why is it so?\"";
   return "'" + extra + "' is one argument too many" +
-         (command->get_name() == "chat" ? ": a chat reads line by line; sluice run answers one prompt" : "");
+         (command->get_name() == "chat"    ? ": a chat reads line by line; sluice run answers one prompt"
+          : command->get_name() == "bench" ? ": the items of a list stand together, as in --methods ar,surge"
+                                           : "");
 }
 
 // `command`: its name, or those of a command and of one of its own.

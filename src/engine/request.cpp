@@ -22,7 +22,7 @@ Status check(const RequestSpec& spec, int32_t context, int32_t n_tokens) {
   if (spec.prompt.size() >= static_cast<size_t>(context))
     return input_error("the prompt has " + std::to_string(spec.prompt.size()) +
                        " tokens, which leaves no room for an answer in a context of " + std::to_string(context) +
-                       " (--context)");
+                       ": shorten it, or give a larger --context if the model was trained for one");
   if (spec.continues && spec.shares)
     return input_error("a request continues another or shares the cells of one, not both");
   if (spec.max_tokens < 1) return input_error("--max-tokens must be at least 1");

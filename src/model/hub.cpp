@@ -158,13 +158,15 @@ Result<std::string> locate(const std::string& name, const OnDownload& on_downloa
 
 // What is wrong with a path, if no model can be there; in words that say what would be right.
 std::string complaint(const std::string& path) {
-  constexpr std::string_view kHub = "https://huggingface.co/";
+  constexpr std::string_view kHub = "huggingface.co/", kScheme = "https://";
   std::error_code error;
   const auto is_named = [](std::string_view repository) {
     return "a repository of the Hugging Face hub is named hf:" + std::string(repository);
   };
-  if (path.starts_with(kHub)) {
-    const std::string_view rest = std::string_view(path).substr(kHub.size());
+  std::string_view rest = path;
+  if (rest.starts_with(kScheme)) rest.remove_prefix(kScheme.size());
+  if (rest.starts_with(kHub)) {
+    rest.remove_prefix(kHub.size());
     const std::string_view repository = rest.substr(0, rest.find('/', rest.find('/') + 1));
     return is_named(is_repository(repository) ? repository : "OWNER/MODEL");
   }

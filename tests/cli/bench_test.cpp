@@ -64,6 +64,13 @@ TEST_F(Bench, ComparesMethodsAndFindsThemIdentical) {
   EXPECT_EQ(j["identical"], true);
 }
 
+TEST_F(Bench, WithoutPlainDecodingNothingIsTimesIt) {
+  const Ran ran = run_program(with({"--tasks", "talk", "--methods", "specpipe", "--json", temp_path("alone.json")}));
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.out.find("0.00 "), std::string::npos) << ran.out;
+  EXPECT_EQ(ran.out.find("identical"), std::string::npos) << ran.out;
+}
+
 TEST_F(Bench, PromptsComeWithTheProgram) {
   const std::string out = temp_path("shipped.json");
   const Ran ran = run_program(

@@ -168,6 +168,10 @@ TEST(CommandLine, BehindTwoDashesStandsThePromptAlone) {
                     {"'-n' is one argument too many, after --: options stand before it"}));
 }
 
+TEST(CommandLine, ItemsOfAListStandTogether) {
+  EXPECT_TRUE(fails(run_program({"bench", "--methods", "ar", "surge"}), 2, {"'surge'", "--methods ar,surge"}));
+}
+
 TEST(CommandLine, AsksForQuotesAroundAPromptOfSeveralWords) {
   EXPECT_TRUE(fails(run_program({"run", "Why", "is", "it", "so?"}), 2, {"'is'", "after the prompt 'Why'", "quotes"}));
 }

@@ -137,7 +137,7 @@ TEST(Run, EveryMethodCutAndExecutorGivesTheSameTokens) {
 
 TEST(Run, PromptMayComeFromStandardInput) {
   const Ran argument = run_program(run_with({"hello", "-n", "8"})),
-            input = run_program(run_with({"-", "-n", "8"}), {.input = "hello"});
+            input = run_program(run_with({"-", "-n", "8"}), {.input = "hello\n"});
   EXPECT_EQ(input.status, 0);
   EXPECT_EQ(input.out, argument.out);
 }
