@@ -391,7 +391,7 @@ class Planner {
       return !interrupted() && (share < one || !deadline.is_over());
     });
     bar.finish();
-    if (interrupted()) return interrupted_error("nothing was kept");
+    if (interrupted()) return interrupted_error("no plan was kept");
     return found;
   }
 

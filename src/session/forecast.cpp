@@ -19,14 +19,21 @@ double student(size_t freedom) {
          (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / (384 * n * n * n);
 }
 
-Result<Pace> run(const Session& session, Engine& engine, const Contender& contender, const std::vector<Token>& text) {
+// Nothing if it was not let go on to its end.
+Result<std::optional<Pace>> run(const Session& session, Engine& engine, const Contender& contender,
+                                const std::vector<Token>& text, const std::function<bool()>& goes_on) {
   RequestSpec spec = session.spec(text);
   spec.method = contender.method;
   spec.method_options = contender.options;
   spec.sources = contender.sources;
   SLUICE_TRY_STATUS(engine.forget());
   SLUICE_TRY(const RequestId id, engine.submit(std::move(spec)));
-  while (engine.busy()) SLUICE_TRY_STATUS(engine.step().map([](const auto&) {}));
+  while (engine.busy()) {
+    SLUICE_TRY_STATUS(engine.step().map([](const auto&) {}));
+    if (!engine.busy() || goes_on()) continue;
+    engine.cancel(id);
+    return std::nullopt;
+  }
   const Request& request = engine.request(id);
   if (request.finish == Finish::kFailed) return tl::unexpected<Error>(request.error);
   const Pace pace{.tokens = static_cast<double>(request.n_answer()) - 1, .seconds = engine.figures(id).decode_seconds};
@@ -74,10 +81,12 @@ Result<Forecasts> forecast(const Session& session, std::span<const std::vector<T
   for (bool on = true; on && forecasts.texts < texts.size();) {
     size_t c = 0;
     for (; on && c < contenders.size(); ++c) {
-      SLUICE_TRY(paces[c].emplace_back(), run(session, *engine, contenders[c], texts[forecasts.texts]));
-      on = goes_on(++done / n_answers);
+      const auto still = [&] { return goes_on(done / n_answers); };
+      SLUICE_TRY(const auto pace, run(session, *engine, contenders[c], texts[forecasts.texts], still));
+      on = pace && goes_on(++done / n_answers);
+      if (pace) paces[c].push_back(*pace);
     }
-    forecasts.texts += c == contenders.size();
+    forecasts.texts += paces.back().size() > forecasts.texts;
   }
   for (size_t c = 0; c < contenders.size(); ++c) {
     const Rate rate = rate_of(std::span(paces[c]).first(forecasts.texts));

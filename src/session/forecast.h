@@ -26,7 +26,7 @@ struct Forecasts {
   const Forecast& plain() const;  // decoding
 };
 
-// Runs each contender on each text, text by text, as long as `goes_on` (asked after each answer with the share that is
+// Runs each contender on each text, text by text, as long as `goes_on` (asked again and again with the share that is
 // done) says so; of a text that not all have answered nothing counts. Each answer is as `sluice run` would give it, by
 // an engine that has learnt nothing before: so no contender is judged by what others have taught it, and answers are
 // independent, as their interval takes them to be. REQUIRES: the session's clock is simulated.

@@ -92,6 +92,12 @@ TEST(Forecast, CountsWholeTextsOnlyWhenItIsToldToEnd) {
   EXPECT_EQ(found->texts, 1u);
   EXPECT_EQ(found->best().low, found->best().high) << "one text says nothing of others";
   EXPECT_GT(found->best().low, 0);
+  // Also in the middle of an answer, of which there are steps before the first share.
+  int32_t asked = 0;
+  found = forecast(*session, kTexts, all, [&](double share) { return share > 0 || ++asked < 3; });
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->texts, 0u);
+  EXPECT_EQ(asked, 3);
   found = forecast(*session, kTexts, all, [](double) { return false; });
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(found->texts, 0u);
