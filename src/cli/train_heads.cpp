@@ -128,8 +128,9 @@ Status check_layers(const std::vector<int32_t>& layers, const ModelFile& model) 
   return {};
 }
 
-struct ShallowCommand : TrainCommand {
-  ShallowOptions shallow;
+template <class Options>
+struct CommandOf : TrainCommand {
+  Options head;
 };
 
 constexpr const char* kInitHelp = "How the layers begin: as the target's, or at random";
@@ -144,8 +145,7 @@ void finish_command(CLI::App& command, Action& action, std::shared_ptr<TrainComm
 }
 
 void add_train_spd(CLI::App& train, Action& action) {
-  struct Options : TrainCommand {
-    SpdOptions spd;
+  struct Options : CommandOf<SpdOptions> {
     int32_t stages = 10;
     std::vector<int32_t> cuts;
   };
@@ -155,7 +155,7 @@ void add_train_spd(CLI::App& train, Action& action) {
       "Examples:\n"
       "  sluice train spd --data corpus --stages 10 --layers 2 --out spd-10\n"
       "  sluice train spd --data corpus --stages 5 --layers 1 --tokens 3000000 --lr 1e-3 --out spd-5");
-  SpdOptions& spd = options->spd;
+  SpdOptions& spd = options->head;
   auto* stages = add_value(command, "--stages", options->stages, whole_number(1), "n, of equal size");
   add_list_option(command, "--cuts", options->cuts, "First layers of the second, third, … stage")
       .check(whole_number(1))
@@ -173,7 +173,7 @@ void add_train_spd(CLI::App& train, Action& action) {
   command.add_flag("--shared-fc", spd.shared_fc, "Ablation: one FC for the depths 1 to n");
   command.add_flag("--feature-norm,!--no-feature-norm", spd.feature_norm, "Divide states by their root mean square");
   finish_command(command, action, options, [options](const ModelFile& model) -> Result<HeadOptions> {
-    SpdOptions& spd = options->spd;
+    SpdOptions& spd = options->head;
     SLUICE_TRY_STATUS(check_depth(spd.layers, spd.init, model));
     SLUICE_TRY(spd.cuts, boundaries(options->cuts, options->stages, model));
     if (spd.output_timing && spd.cuts.size() == 2) return input_error("--output-timing: needs at least two stages");
@@ -182,16 +182,13 @@ void add_train_spd(CLI::App& train, Action& action) {
 }
 
 void add_train_eagle3(CLI::App& train, Action& action) {
-  struct Options : TrainCommand {
-    Eagle3Options eagle3;
-  };
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CommandOf<Eagle3Options>>();
   CLI::App& command = *train.add_subcommand("eagle3", "Trains an EAGLE-3 head, in llama.cpp's file format");
   command.footer(
       "Examples:\n"
       "  sluice train eagle3 --data corpus --out eagle3\n"
       "  sluice train eagle3 --data corpus --unroll 7 --type q8_0 --out eagle3");
-  Eagle3Options& eagle3 = options->eagle3;
+  Eagle3Options& eagle3 = options->head;
   add_list_option(command, "--taps", eagle3.taps, "Layers of the features, three (default: 2, L/2, L-3)")
       .check(whole_number(0))
       ->expected(3);
@@ -202,18 +199,18 @@ void add_train_eagle3(CLI::App& train, Action& action) {
   command.add_flag("--norm-before-fc,!--no-norm-before-fc", eagle3.norm_before_fc,
                    "An RMS norm before the features are fused");
   add_choice(command, "--init", eagle3.init, kEagleInits, "How the layer begins: as the target's, or at random");
-  finish_command(command, action, options, [options](const ModelFile&) { return options->eagle3; });
+  finish_command(command, action, options, [options](const ModelFile&) { return options->head; });
 }
 
 void add_train_exit(CLI::App& train, Action& action) {
-  auto options = std::make_shared<ShallowCommand>();
-  options->shallow.input = -1;
+  auto options = std::make_shared<CommandOf<ShallowOptions>>();
+  options->head.input = -1;
   CLI::App& command = *train.add_subcommand("exit", "Trains an early exit, as PPSD guesses with");
   command.footer(
       "Examples:\n"
       "  sluice train exit --data corpus --stages 10 --layers 29 --out exit\n"
       "  sluice train exit --data corpus --exit 6 --out exit-6");
-  ShallowOptions& shallow = options->shallow;
+  ShallowOptions& shallow = options->head;
   add_value(command, "--stages", shallow.stages, whole_number(1),
             "Stages of the pipeline; the exit is after the first");
   add_checked(command, "--exit", shallow.input, whole_number(0), "Exit after so many layers instead");
@@ -221,7 +218,7 @@ void add_train_exit(CLI::App& train, Action& action) {
                     "Layers of the target that the exit's own begin as (default: none, a norm and a matrix)");
   add_choice(command, "--init", shallow.random, kShallowRandom, kInitHelp);
   finish_command(command, action, options, [options](const ModelFile& model) -> Result<HeadOptions> {
-    ShallowOptions& shallow = options->shallow;
+    ShallowOptions& shallow = options->head;
     const int32_t n_layers = model.hparams().n_layers;
     SLUICE_TRY_STATUS(check_layers(shallow.layers, model));
     if (shallow.input < 0 && shallow.stages > n_layers)
@@ -234,20 +231,20 @@ void add_train_exit(CLI::App& train, Action& action) {
 }
 
 void add_train_draft(CLI::App& train, Action& action) {
-  auto options = std::make_shared<ShallowCommand>();
-  options->shallow.draft = true;
+  auto options = std::make_shared<CommandOf<ShallowOptions>>();
+  options->head.draft = true;
   CLI::App& command = *train.add_subcommand("draft", "Trains a shallow draft model with the target's tokenizer");
   command.footer(
       "Examples:\n"
       "  sluice train draft --data corpus --out draft\n"
       "  sluice train draft --data corpus --layers 0,1 --draft-vocab 0 --out draft-2");
-  ShallowOptions& shallow = options->shallow;
+  ShallowOptions& shallow = options->head;
   shallow.layers = {};
   add_layers_option(command, shallow.layers,
                     "Layers of the target that the draft's begin as (default: the first four)");
   add_choice(command, "--init", shallow.random, kShallowRandom, kInitHelp);
   finish_command(command, action, options, [options](const ModelFile& model) -> Result<HeadOptions> {
-    ShallowOptions& shallow = options->shallow;
+    ShallowOptions& shallow = options->head;
     SLUICE_TRY_STATUS(check_layers(shallow.layers, model));
     if (shallow.layers.empty())
       for (int32_t l = 0; l < std::min(4, model.hparams().n_layers); ++l) shallow.layers.push_back(l);
@@ -256,17 +253,14 @@ void add_train_draft(CLI::App& train, Action& action) {
 }
 
 void add_train_p_eagle(CLI::App& train, Action& action) {
-  struct Options : TrainCommand {
-    PEagleOptions p_eagle;
-  };
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CommandOf<PEagleOptions>>();
   CLI::App& command =
       *train.add_subcommand("p-eagle", "Trains a P-EAGLE head, which drafts several tokens in one pass");
   command.footer(
       "Examples:\n"
       "  sluice train p-eagle --data corpus --out p-eagle\n"
       "  sluice train p-eagle --data corpus --layers 4 --groups 8 --max-length 4096 --segments 8 --out p-eagle-4");
-  PEagleOptions& p_eagle = options->p_eagle;
+  PEagleOptions& p_eagle = options->head;
   add_value(command, "--layers", p_eagle.layers, whole_number(1, 64), "Decoder layers");
   add_value(command, "--groups", p_eagle.groups, whole_number(1, 64), "K_train: depths that are trained");
   add_value(command, "--retention", p_eagle.retention, number(0, 1, true),
@@ -282,8 +276,8 @@ void add_train_p_eagle(CLI::App& train, Action& action) {
       ->expected(3);
   add_choice(command, "--init", p_eagle.init, kEagleInits, kInitHelp);
   finish_command(command, action, options, [options](const ModelFile& model) -> Result<HeadOptions> {
-    SLUICE_TRY_STATUS(check_depth(options->p_eagle.layers, options->p_eagle.init, model));
-    return options->p_eagle;
+    SLUICE_TRY_STATUS(check_depth(options->head.layers, options->head.init, model));
+    return options->head;
   });
 }
 

@@ -187,12 +187,6 @@ void Eagle3::evaluate(const Captured& example) {
   chains_.add(right);
 }
 
-nlohmann::json Eagle3::summary() {
-  auto summary = chains_.summary();
-  closeness_.report(summary);
-  return summary;
-}
-
 Status Eagle3::write(GgufWriter& file, const MatrixTypes& types) const {
   const std::string key = "eagle3.";
   file.set("general.architecture", "eagle3");

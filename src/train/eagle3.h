@@ -17,7 +17,6 @@ class Eagle3 : public Trainee {
   void begin(const std::function<Captured(size_t)>& example, size_t n) override;
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
   void evaluate(const Captured& example) override;
-  nlohmann::json summary() override;
   Status write(GgufWriter& file, const MatrixTypes& types) const override;
 
   // Step j of the training-time test: a row at position P takes token P + 1 + j and the state that step j - 1 gave for
@@ -34,6 +33,7 @@ class Eagle3 : public Trainee {
   torch::Tensor fused(const torch::Tensor& features) const;
 
  private:
+  nlohmann::json acceptance() override { return chains_.summary(); }
   std::string model_path_;
   Eagle3Options options_;
   torch::Tensor embedding_;  // [vocab, d], the target's

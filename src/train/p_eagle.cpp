@@ -208,12 +208,6 @@ void PEagle::evaluate(const Captured& example) {
   chains_.add(right);
 }
 
-nlohmann::json PEagle::summary() {
-  auto summary = chains_.summary();
-  closeness_.report(summary);
-  return summary;
-}
-
 Status PEagle::write(GgufWriter& file, const MatrixTypes& types) const {
   file.set("sluice-head.kind", "p-eagle");
   file.set("sluice-head.block_count", static_cast<uint32_t>(options_.layers));

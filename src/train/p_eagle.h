@@ -18,7 +18,6 @@ class PEagle : public Trainee {
   void begin(const std::function<Captured(size_t)>& example, size_t n) override;
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
   void evaluate(const Captured& example) override;
-  nlohmann::json summary() override;
   Status write(GgufWriter& file, const MatrixTypes& types) const override;
 
   torch::Tensor features(const Captured& example) const;  // [tokens, 3 d]
@@ -27,6 +26,7 @@ class PEagle : public Trainee {
   torch::Tensor logits(const torch::Tensor& states) const { return output_.logits(states); }
 
  private:
+  nlohmann::json acceptance() override { return chains_.summary(); }
   torch::Tensor fused(const torch::Tensor& features) const;
 
   PEagleOptions options_;

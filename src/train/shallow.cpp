@@ -89,7 +89,7 @@ void Shallow::evaluate(const Captured& example) {
   chains_.add(by_depth);
 }
 
-nlohmann::json Shallow::summary() {
+nlohmann::json Shallow::acceptance() {
   nlohmann::json summary = chains_.summary();
   if (!options_.draft) {
     const double length =
@@ -100,7 +100,6 @@ nlohmann::json Shallow::summary() {
                // SPD section 4.2: the exit runs after the stage.
                {"speed_up", length * layers / (own * options_.stages + layers)}};
   }
-  closeness_.report(summary);
   greedy_ = greedy_steps_ = 0;
   return summary;
 }

@@ -21,13 +21,13 @@ class Shallow : public Trainee {
   void begin(const std::function<Captured(size_t)>& example, size_t n) override;
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
   void evaluate(const Captured& example) override;
-  nlohmann::json summary() override;
   Status write(GgufWriter& file, const MatrixTypes& types) const override;
 
   // states: [tokens, d], of the input layer. Logits of the tokens after positions first … tokens - 1.
   torch::Tensor forward(const torch::Tensor& states, int64_t first) const;
 
  private:
+  nlohmann::json acceptance() override;
   torch::Tensor after_layers(const torch::Tensor& states) const;  // [tokens, d]
 
   ShallowOptions options_;

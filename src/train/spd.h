@@ -26,7 +26,6 @@ class Spd : public Trainee {
   void begin(const std::function<Captured(size_t)>& example, size_t n) override;
   LossFigures accumulate(const Captured& example, uint64_t draw, double weight) override;
   void evaluate(const Captured& example) override;
-  nlohmann::json summary() override;
   Status write(GgufWriter& file, const MatrixTypes& types) const override;
 
   using States = std::map<int32_t, torch::Tensor>;  // by layer: [tokens, d], normed if options.feature_norm
@@ -39,6 +38,7 @@ class Spd : public Trainee {
   int64_t active(uint64_t draw) const;
 
  private:
+  nlohmann::json acceptance() override;
   torch::Tensor feature(const States& states, int64_t depth, int64_t begin, int64_t end) const;
   torch::Tensor concatenated(const States& states, int64_t depth, int64_t begin, int64_t end) const;
   std::string fc_name(int64_t depth) const;

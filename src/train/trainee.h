@@ -39,7 +39,11 @@ class Trainee {
 
   // How well it guesses on held-out text, as figures of acceptance; one example at a time, then their summary.
   virtual void evaluate(const Captured& example) = 0;
-  virtual nlohmann::json summary() = 0;  // and begins anew
+  nlohmann::json summary() {  // and begins anew
+    nlohmann::json figures = acceptance();
+    closeness_.report(figures);
+    return figures;
+  }
 
   // The file that the engine loads.
   virtual Status write(GgufWriter& file, const MatrixTypes& types) const = 0;
@@ -48,6 +52,9 @@ class Trainee {
   // Of the target's shape, over a draft vocabulary (empty: all tokens).
   Trainee(const HyperParameters& hparams, const TargetTensors& target, std::vector<Token> vocabulary)
       : hparams_(hparams), shape_(layer_shape(hparams)), output_(parameters_, shape_, target, std::move(vocabulary)) {}
+
+  // The summary but for how near the distributions are.
+  virtual nlohmann::json acceptance() = 0;
 
   HyperParameters hparams_;  // the target's
   LayerShape shape_;

@@ -1,6 +1,5 @@
-#include "compute/kernels/elementwise.h"
-
 #include "base/math.h"
+#include "compute/kernels/parts.h"
 #include "compute/kernels/simd.h"
 
 namespace sluice::kernels::SLUICE_ISA {

@@ -1,7 +1,6 @@
-#include "compute/kernels/products.h"
-
 #include "compute/kernels/dots.h"
 #include "compute/kernels/packed.h"
+#include "compute/kernels/parts.h"
 #include "compute/kernels/simd.h"
 #include "compute/kernels/tiles.h"
 

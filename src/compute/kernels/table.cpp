@@ -1,6 +1,5 @@
 // Compiled once for each instruction set: its kernels.
-#include "compute/kernels/elementwise.h"
-#include "compute/kernels/products.h"
+#include "compute/kernels/parts.h"
 
 #define SLUICE_TEXT(x) #x
 #define SLUICE_NAME(x) SLUICE_TEXT(x)
