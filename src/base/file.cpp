@@ -36,6 +36,13 @@ void remove_drafts_of_the_dead(const std::filesystem::path& path) {
 
 }  // namespace
 
+std::string cache_folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0')
+    return std::string(cache) + "/sluice";
+  const char* home = std::getenv("HOME");
+  return std::string(home != nullptr ? home : ".") + "/.cache/sluice";
+}
+
 WholeFile::WholeFile(const std::string& path) : path_(path) { error_ = open(path); }
 
 std::error_code WholeFile::open(const std::string& path) {

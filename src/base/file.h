@@ -1,4 +1,5 @@
-// Files that are written whole: whoever opens one finds what was there before, or all of the new one.
+// Files that are written whole: whoever opens one finds what was there before, or all of the new one. And where those
+// are that can always be made again.
 #pragma once
 
 #include <sys/types.h>
@@ -9,6 +10,9 @@
 #include <system_error>
 
 namespace sluice {
+
+// $XDG_CACHE_HOME/sluice, or ~/.cache/sluice. It need not exist.
+std::string cache_folder();
 
 // All of `bytes` into `path`, as a WholeFile.
 std::error_code write_whole(const std::string& path, std::string_view bytes, bool durable = true);

@@ -18,9 +18,7 @@ void add_inspect(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 void add_train(CLI::App& app, Action& action);
-// Those below `train`.
-void add_train_data(CLI::App& train, Action& action);
-void add_train_heads(CLI::App& train, Action& action);
+void add_train_data(CLI::App& train, Action& action);  // below it
 void add_demo(CLI::App& app, Action& action);
 void add_secret(CLI::App& app, Action& action);
 void add_stage(CLI::App& app, Action& action);

@@ -10,7 +10,7 @@
 #include <new>
 #include <optional>
 
-#include "base/cache_folder.h"
+#include "base/file.h"
 #include "base/machine_memory.h"
 #include "cli/output.h"
 #include "transport/mpi_job.h"

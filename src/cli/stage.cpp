@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "base/cache_folder.h"
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "engine/lane.h"
-#include "engine/planned.h"
+#include "engine/request.h"
 #include "wire/batch.h"
 
 namespace sluice {

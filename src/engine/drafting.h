@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/chance.h"
-#include "engine/planned.h"
+#include "engine/request.h"
 #include "engine/room.h"
 #include "wire/batch.h"
 #include "wire/report.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine/head_feed.h"
-#include "engine/planned.h"
 #include "engine/request.h"
 #include "engine/room.h"
 #include "engine/sequence_news.h"

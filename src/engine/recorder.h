@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/planned.h"
+#include "engine/request.h"
 #include "engine/trace.h"
 #include "model/tokenizer.h"
 #include "wire/batch.h"

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "engine/drafting.h"
-#include "engine/planned.h"
 #include "engine/policy.h"
 #include "engine/price.h"
 #include "engine/request.h"

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <iterator>
 
-#include "base/cache_folder.h"
 #include "base/file.h"
 #include "model/file_identity.h"
 

@@ -15,7 +15,6 @@
 #include <sstream>
 #include <vector>
 
-#include "base/cache_folder.h"
 #include "base/file.h"
 
 namespace sluice {

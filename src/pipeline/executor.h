@@ -1,6 +1,7 @@
 // The one seam between the engine and the world: who computes, where, and by which clock.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -76,7 +77,11 @@ struct Pipeline {
   std::function<Result<std::vector<Worker>>()> remake = {};  // simulated: the workers anew, holding nothing
 };
 
-Exactness exactness_of(const Pipeline& target);
+inline Exactness exactness_of(const Pipeline& target) {
+  Exactness weakest = target.remote ? target.remote->exactness() : Exactness::kBitwise;
+  for (const Worker& worker : target.workers) weakest = std::max(weakest, worker.exactness());
+  return weakest;
+}
 
 // One thread a stage, queues between them, the real clock. A model with a cost is paced: each stage takes at least the
 // time that the cost model gives and each link at least its own. Stages elsewhere keep their own time.

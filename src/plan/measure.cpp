@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/cache_folder.h"
+#include "base/file.h"
 
 namespace sluice {
 

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "base/cache_folder.h"
 #include "base/file.h"
 #include "base/hash.h"
 
