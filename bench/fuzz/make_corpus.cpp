@@ -45,7 +45,7 @@ void write_messages(const std::filesystem::path& directory) {
     }
 }
 
-// Two batches of a sequence as an honest peer sends them: a prompt, then a node below a commit.
+// Batches of a sequence as an honest peer sends them: a prompt, then nodes below a commit; and what a head reads of it.
 std::vector<sluice::Message> honest_batches() {
   using namespace sluice;
   constexpr SequenceId kSequence(0);
@@ -70,6 +70,11 @@ std::vector<sluice::Message> honest_batches() {
     messages.emplace_back(*batch);
   }
   messages.emplace_back(Amendment{.dead = {{BatchId(2), 0}}, .late_draws = {}});
+  messages.emplace_back(Taps{.batch = prompt.id,
+                             .stage = StageId(1),
+                             .rows = prompt.rows,
+                             .layers = {1, 2, 3},
+                             .states = std::vector<float>(prompt.rows.size() * 3 * kState, 0.5f)});
   return messages;
 }
 

@@ -23,7 +23,13 @@ void require(bool what) {
   if (!what) std::abort();
 }
 
-// What a stage does with messages before it computes.
+HeadParameters head() {
+  HeadParameters head{.kind = HeadKind::kEagle3, .taps = {{1, 2, 3}}};
+  head.hparams.d_model = kState;
+  return head;
+}
+
+// What a stage, or a head, does with messages before it computes.
 class Stage {
  public:
   bool take(const Batch& batch) {
@@ -36,6 +42,7 @@ class Stage {
     return finds_all(batch);
   }
   bool take(const Amendment& amendment) { return frames_.check(amendment).has_value(); }
+  bool take(const Taps& taps) { return to_head_.check(taps).has_value(); }
   template <class Other>
   bool take(const Other&) {
     return false;
@@ -57,6 +64,7 @@ class Stage {
   }
 
   FrameCheck frames_{{.n_cells = kCells, .max_rows = 16, .n_tokens = 64, .d_state = kState, .head = {}}};
+  FrameCheck to_head_{{.n_cells = kCells, .max_rows = 16, .n_tokens = 64, .head = head()}};
   Paths paths_{kCells};
   Journal journal_{kCells, kState, 1 << 10};
 };

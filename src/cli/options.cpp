@@ -190,7 +190,8 @@ void add_hosts_options(CLI::App& command, SessionOptions& options, CLI::Option& 
   CLI::Option& named = *command.add_option_function<std::string>(
       "--hosts", [hosts, &options](const std::string&) { take_hosts(*hosts, options); },
       "Other processes that hold the target's stages, one each, in this order: where sluice stage listens, as in "
-      "a:7001,b:7001, or a file that says so, as in hosts.toml (docs/hosts.md); draft models and heads stay here");
+      "a:7001,b:7001, or a file that says so, as in hosts.toml (docs/hosts.md); draft models and heads stay here, or "
+      "are where --draft-on says");
   named.check(host_list(hosts))->excludes(&stages);
   command
       .add_option_function<std::string>(
@@ -210,8 +211,9 @@ void add_hosts_options(CLI::App& command, SessionOptions& options, CLI::Option& 
   command
       .add_option_function<std::string>(
           "--draft-on", [&options](const std::string& text) { options.draft_on = *DraftPlace::parse(text); },
-          "Where draft models run: here; the number of a stage, whose device, or host, they share; or HOST:PORT, where "
-          "sluice stage listens (default: as the file of --hosts, the profile or sluice plan says, else here)")
+          "Where draft models and heads run: here; the number of a stage, whose device, or host, they share; or "
+          "HOST:PORT, where sluice stage listens (default: as the file of --hosts, the profile or sluice plan "
+          "says, else here)")
       ->check(CLI::Validator(
           [](const std::string& text) {
             const auto place = DraftPlace::parse(text);

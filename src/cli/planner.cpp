@@ -180,7 +180,7 @@ class Planner {
     const auto asked = draft_place_asked_for();
     if (const auto& on = options_.session.draft_on)
       SLUICE_TRY_STATUS(on->check(!session_.drafts().empty(), all.hosts.size()));
-    if (asked && *asked != DraftPlace()) SLUICE_TRY_STATUS(take_draft_there(*asked, all));
+    if (asked && *asked != DraftPlace() && !session_.drafts().empty()) SLUICE_TRY_STATUS(take_draft_there(*asked, all));
     Place used = all;
     SLUICE_TRY_STATUS(leave_out_weak(std::span(texts).first(1), used));
     share_its_host(used);

@@ -41,6 +41,7 @@ std::vector<Lane> lanes_of(const EngineOptions& options) {
     lanes.emplace_back(ModelId(static_cast<int32_t>(lanes.size())), draft.n_cells, static_cast<size_t>(draft.n_stages));
     if (draft.head) lanes.back().add_head({*draft.head, options.cuts});
     if (draft.shares) lanes.back().share(*draft.shares);
+    if (draft.lost_with_target) lanes.back().lose_with_target();
   }
   return lanes;
 }

@@ -29,6 +29,7 @@ struct DraftOptions {
   int32_t n_cells = 0, n_stages = 1;
   std::optional<HeadParameters> head;  // if it is one
   std::optional<size_t> shares = {};   // the stage of the target on whose device it runs, a pass at a time
+  bool lost_with_target = false;       // a head that is elsewhere, as the target's stages are
 };
 
 struct EngineOptions {

@@ -4,8 +4,9 @@
 // way, can be had again. So when the target's are lost it goes back to the head of the queue and begins as one whose
 // prompt is all that it has said so far. What comes after is what would have come: logits depend on the path alone,
 // draws on seed and position. Draft models and heads begin anew with it, although theirs was not lost: then a request
-// knows one way to begin, and what heads read of the target comes to them with the prompt. When a draft model's are
-// lost, it takes that prompt alone, and the target goes on.
+// knows one way to begin, and what heads read of the target comes to them with the prompt. So when a head on a host of
+// its own is lost, that is as if stages were: the states that it had come no other way. When a draft model's are lost,
+// it takes that prompt alone, and the target goes on.
 #include <utility>
 
 #include "engine/engine.h"
@@ -17,7 +18,8 @@ void Engine::start_over(ModelId model) {
   const std::vector<Request*> running = std::exchange(running_, {});
   for (Request* request : running) prune(*request, request->start_over(), Fate::kPruned);
   admission_.start_over(running);
-  lane_of(model).start_over();
+  for (Lane& lane : lanes_)
+    if (lane.is_lost_with(model)) lane.start_over();
 }
 
 // Its stages hold nothing any more, and what it was asked is asked again.

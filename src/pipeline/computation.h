@@ -48,6 +48,8 @@ class Computation {
 
   // What a stage of the target has tapped. REQUIRES: it is a head's.
   virtual void receive(const Taps& taps);
+  // Drops what was received.
+  virtual void forget_received() {}
 
   // Its threads, for other work between two calls. Valid as long as this.
   virtual Spread spread() { return {}; }

@@ -72,7 +72,9 @@ struct Pipeline {
   std::vector<Worker> workers;
   std::unique_ptr<RemoteStages> remote;  // if they are elsewhere: instead of workers
   std::optional<CostModel> cost;
-  bool is_head = false;  // what the target taps goes to its first worker, and then TapsArrived to the coordinator
+  // What the target taps goes to its first worker, and then TapsArrived to the coordinator. Without workers or stages
+  // of its own it is held with the target's stages elsewhere.
+  bool is_head = false;
   std::optional<size_t> shares = {};  // the stage of the target on whose device it runs, a pass at a time
   std::function<Result<std::vector<Worker>>()> remake = {};  // simulated: the workers anew, holding nothing
 };

@@ -46,7 +46,8 @@ Status check(const StageRecipe& recipe) {
   constexpr int32_t kMostGuesses = 64;  // in a row
   using Kind = StageRecipe::Kind;
   const bool computes_nothing = recipe.kind == Kind::kNothing || recipe.kind == Kind::kZeros;
-  const bool ends_well = !recipe.last || (recipe.options.with_head && !computes_nothing);
+  const bool is_head = recipe.kind == Kind::kHead;  // whose output is perhaps its own
+  const bool ends_well = !recipe.last || is_head || (recipe.options.with_head && !computes_nothing);
   const bool guesses_well = recipe.guesses >= 1 && recipe.guesses <= kMostGuesses;
   const bool not_negative = recipe.stage.valid() && recipe.candidates >= 0 && recipe.guessable >= 0;
   const bool narrow = recipe.options.max_rows <= kMostRows;
@@ -101,7 +102,11 @@ StageRecipe recipe_for(const HeadFile& head, const PipelineOptions& options, int
   return {.stage = StageId(0),
           .kind = StageRecipe::Kind::kHead,
           .files = {.path = head.path(), .target = head.target_path()},
-          .options = {.n_cells = options.stage.n_cells, .threads = options.stage.threads},
+          .options = {.with_embedding = head.borrows_embedding(),
+                      .with_head = head.borrows_output(),
+                      .n_cells = options.stage.n_cells,
+                      .max_rows = options.stage.max_rows,
+                      .threads = options.stage.threads},
           .candidates = options.candidates,
           .guessable = options.guessable,
           .guesses = guesses};
@@ -169,8 +174,10 @@ Result<Stage> make_stage(const StageRecipe& recipe, const ModelFile& model, std:
   return make_stage_of(recipe, model, std::move(memo));
 }
 
+Result<Stage> make_stage(const StageRecipe& recipe, const HeadFile& head) { return make_stage_of(recipe, head); }
+
 Result<Stage> make_stage(const StageRecipe& recipe) {
-  const auto& [path, target_path, identity] = recipe.files;
+  const std::string &path = recipe.files.path, &target_path = recipe.files.target;
   if (target_path.empty()) {
     SLUICE_TRY(const ModelFile model, ModelFile::open(path));
     return make_stage_of(recipe, model);

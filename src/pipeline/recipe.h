@@ -31,7 +31,7 @@ struct PipelineOptions {
 
 // Those of a whole model, stage by stage; without the identity of its files, which takes reading them.
 std::vector<StageRecipe> recipes_for(const ModelFile& model, const PipelineOptions& options);
-// Of a head, which guesses `guesses` tokens in a row if it can. Of the options the stage's cells and threads,
+// Of a head, which guesses `guesses` tokens in a row if it can. Of the options the stage's cells, rows and threads,
 // candidates and guessable count.
 StageRecipe recipe_for(const HeadFile& head, const PipelineOptions& options, int32_t guesses);
 
@@ -45,9 +45,10 @@ struct Stage {
   Worker worker;
   FrameCheck frames;
 };
-// `model` is the one that the recipe names, opened already; `memo` is for what is lazy or stored. Errors (kInput): it
-// is another one than was meant.
+// `model`, or `head`, is the one that the recipe names, opened already; `memo` is for what is lazy or stored. Errors
+// (kInput): it is another one than was meant.
 Result<Stage> make_stage(const StageRecipe& recipe, const ModelFile& model, std::shared_ptr<Memo> memo = nullptr);
+Result<Stage> make_stage(const StageRecipe& recipe, const HeadFile& head);
 // Opens the files that the recipe names. Errors (kInput) name a file that is missing, or another one than was meant.
 Result<Stage> make_stage(const StageRecipe& recipe);
 

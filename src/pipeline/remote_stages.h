@@ -1,4 +1,4 @@
-// The stages of a model that are elsewhere, as an executor sees them.
+// The stages of a model that are elsewhere, with a head of it if that is too, as an executor sees them.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,9 @@ struct Relayed {
 };
 
 // Used by the coordinator's thread. What comes back comes on a thread of their own, in the order in which the stages
-// sent it: taps, reports (their times are the stage's own; only durations count), outcomes. It has been checked: they
-// are of batches that were submitted, in their order, and hold nothing that is out of range.
+// sent it: taps, or that they have come to the head; reports (their times are the stage's own; only durations count);
+// outcomes. It has been checked: they are of batches that were submitted, in their order, and hold nothing that is out
+// of range.
 class RemoteStages {
  public:
   virtual ~RemoteStages() = default;  // when it is done, nothing comes any more
@@ -40,8 +41,9 @@ class RemoteStages {
   // To be called once, before anything else. links: outlives this; nothing is passed on by it.
   virtual void start(Links& links, Ears ears) = 0;
 
-  virtual void submit(const Batch& batch) = 0;
-  virtual void amend(const Amendment& amendment) = 0;
+  // model: theirs, or the head's.
+  virtual void submit(ModelId model, const Batch& batch) = 0;
+  virtual void amend(ModelId model, const Amendment& amendment) = 0;
   virtual void resume(uint32_t /*generation*/) {}
 
   virtual Relayed relayed() { return {}; }

@@ -19,6 +19,8 @@ class Links {
   // To the coordinator, which is told of a report at once.
   virtual void report(StageReport report) = 0;
   virtual void conclude(Outcome outcome) = 0;
+  // Of a head that is elsewhere, as its stages are: the same to the coordinator.
+  virtual void arrived(TapsArrived) { SLUICE_CHECK(false, "taps of stages elsewhere come to a head elsewhere"); }
 };
 
 // Sends what a stage has made of a batch, in the order that the receivers count on.

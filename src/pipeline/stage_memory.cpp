@@ -34,4 +34,12 @@ int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
   return static_cast<int64_t>(weights) + options.n_cells * bytes_of_cell(layers, options.kv);
 }
 
+// Its layers keep f32.
+int64_t bytes_of_stage(const StageRecipe& recipe, const HeadFile& head, const ModelFile& target) {
+  const int64_t own = recipe.options.n_cells * bytes_of_cell(head.parameters().hparams, KvType::kF32);
+  StageRecipe lent = recipe;
+  lent.options.n_cells = 0;
+  return static_cast<int64_t>(head.file_bytes()) + own + bytes_of_stage(lent, target);
+}
+
 }  // namespace sluice

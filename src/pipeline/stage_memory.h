@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "model/head_file.h"
 #include "model/model_file.h"
 #include "wire/recipe.h"
 
@@ -13,5 +14,7 @@ int64_t bytes_of_cell(const HyperParameters& hparams, KvType kv, int32_t n_stage
 
 // Bytes of a stage when all of its cells are full: weights, keys and values.
 int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model);
+// Of a head, with what it borrows. REQUIRES: it was opened with its target, which is `target`.
+int64_t bytes_of_stage(const StageRecipe& recipe, const HeadFile& head, const ModelFile& target);
 
 }  // namespace sluice

@@ -62,14 +62,14 @@ class ThreadsExecutor final : public Executor {
 
   void submit(ModelId id, Batch batch) override {
     Model& model = at(id);
-    if (model.remote) return model.remote->submit(batch);
+    if (RemoteStages* const remote = remote_of(model)) return remote->submit(id, batch);
     const double bytes = CostModel::batch_bytes(static_cast<int32_t>(batch.rows.size()));
     send_batch(model, 0, std::move(batch), bytes, Clock::now());
   }
 
   void amend(ModelId id, Amendment amendment) override {
     Model& model = at(id);
-    if (model.remote) return model.remote->amend(amendment);
+    if (RemoteStages* const remote = remote_of(model)) return remote->amend(id, amendment);
     for (size_t s = 0; s < model.stages.size(); ++s) {
       Stage& stage = model.stages[s];
       const auto arrival = send(model.links.to_stages[s], CostModel::kMessageBytes, Clock::now());
@@ -144,6 +144,11 @@ class ThreadsExecutor final : public Executor {
   };
 
   Model& at(ModelId model) { return models_[static_cast<size_t>(model.value)]; }
+  // Null: its stages are here.
+  RemoteStages* remote_of(Model& model) {
+    if (!model.stages.empty()) return nullptr;
+    return model.remote ? model.remote.get() : models_.front().remote.get();
+  }
 
   void stop() {
     for (auto& model : models_) model.remote.reset();
@@ -172,7 +177,7 @@ class ThreadsExecutor final : public Executor {
     const TapsArrived arrived{taps.batch, taps.stage};
     const auto shared = std::make_shared<const Taps>(std::move(taps));
     for (Model& head : models_)
-      if (head.is_head) head.stages.front().messages.push(shared, arrival);
+      if (head.is_head && !head.stages.empty()) head.stages.front().messages.push(shared, arrival);
     events_.push(arrived, arrival);
   }
 
@@ -248,16 +253,17 @@ class ThreadsExecutor final : public Executor {
     // Clocks of different hosts are not compared: of what a report says only durations count.
     void report(StageReport report) override {
       const double now = executor_.now(), seconds = report.end - report.begin;
-      double& free = free_since_[report.stage];
+      double& free = free_since_[{report.model, report.stage}];
       report.begin = std::max(free, now - seconds);
       report.end = free = report.begin + seconds;  // the word of the one before may have been longer on its way
       executor_.events_.push(report, Clock::now());
     }
     void conclude(Outcome outcome) override { executor_.events_.push(std::move(outcome), Clock::now()); }
+    void arrived(TapsArrived taps) override { executor_.events_.push(taps, Clock::now()); }
 
    private:
     ThreadsExecutor& executor_;
-    std::map<StageId, double> free_since_;  // by the report of its batch before
+    std::map<std::pair<ModelId, StageId>, double> free_since_;  // by the report of its batch before
   };
 
   void listen(Model& model) {

@@ -17,6 +17,7 @@ void Worker::forget() {
   for (const SequenceId sequence : std::exchange(open_, {})) last.updates.emplace_back(Close{sequence});
   if (ending_) ending_->enter(last);
   computation_->enter(last);
+  computation_->forget_received();
   dead_.clear();
   late_draws_.clear();
 }

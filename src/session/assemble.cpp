@@ -56,12 +56,34 @@ class Assembler {
     SLUICE_TRY(RemotePlan plan, remote_plan(*parts_.model, options_.hosts, options));
     plan.cost = engine_.cost;
     if (parts_.memo) plan.memo = std::filesystem::absolute(options_.memo).string();
-    if (parts_.head != nullptr) {
-      StageRecipe head = recipe_for(*parts_.head, options, options_.request.method_options.depth);
-      head.options.max_rows = options.stage.max_rows;
-      plan.taps.emplace(StageLimits::of(head, *parts_.head));
+    if (parts_.head != nullptr && parts_.head_host) {
+      SLUICE_TRY(plan.head, remote_head(*parts_.head));
+    } else if (parts_.head != nullptr) {
+      plan.taps.emplace(StageLimits::of(recipe_for(*parts_.head, options, n_guesses()), *parts_.head));
     }
     return add_remote(std::move(plan));
+  }
+
+  // Comes behind all draft models.
+  Result<RemotePlan::Head> remote_head(const HeadFile& file) const {
+    const size_t i = parts_.drafts.size();
+    PipelineOptions options = draft_options(parts_.tokenizer->size());
+    options.stage.threads = parts_.head_host->threads > 0 ? parts_.head_host->threads : parts_.host_threads;
+    RemotePlan::Head head{.id = ModelId(static_cast<int32_t>(i) + 1),
+                          .host = parts_.head_host->address,
+                          .recipe = recipe_for(file, options, n_guesses()),
+                          .file = &file,
+                          .cost = {},
+                          .cuts = {{0, file.parameters().hparams.n_layers}}};
+    WeightFiles& files = head.recipe.files;
+    files.path = std::filesystem::absolute(files.path).string();
+    files.target = std::filesystem::absolute(files.target).string();
+    SLUICE_TRY(files.identity, file.identity());
+    SLUICE_TRY(files.target_identity, parts_.model->identity());
+    if (!parts_.profile) return head;
+    SLUICE_TRY(auto costs, parts_.profile->for_draft(i, i + 1));
+    head.cost.emplace(std::move(costs), head.cuts, file.parameters().hparams.d_model);
+    return head;
   }
 
   Result<RemotePlan> remote_plan(const ModelFile& model, std::span<const HostOptions> hosts,
@@ -121,10 +143,7 @@ class Assembler {
   Status add_remote_draft(const ModelFile& draft, PipelineOptions options, size_t i) {
     SLUICE_TRY_STATUS(check_moves(draft));
     options.stage.threads = parts_.host_threads;
-    const auto address = [](const HostOptions& host) { return host.address.text(); };
-    const auto stage = std::ranges::find(options_.hosts, address(options_.draft_hosts[i]), address);
-    if (stage != options_.hosts.end())
-      engine_.drafts.back().shares = static_cast<size_t>(stage - options_.hosts.begin());
+    engine_.drafts.back().shares = stage_on(options_.draft_hosts[i]);
     SLUICE_TRY(RemotePlan plan, remote_plan(draft, std::span(&options_.draft_hosts[i], 1), options));
     if (parts_.profile) {
       SLUICE_TRY(auto costs, parts_.profile->for_draft(i, parts_.drafts.size()));
@@ -133,12 +152,28 @@ class Assembler {
     return add_remote(std::move(plan));
   }
 
+  // The first stage of the target that this host holds.
+  std::optional<size_t> stage_on(const HostOptions& host) const {
+    const auto address = [](const HostOptions& one) { return one.address.text(); };
+    const auto stage = std::ranges::find(options_.hosts, address(host), address);
+    if (stage == options_.hosts.end()) return std::nullopt;
+    return static_cast<size_t>(stage - options_.hosts.begin());
+  }
+
+  int32_t n_guesses() const { return options_.request.method_options.depth; }
+
   Status add_head(const HeadFile& file) {
     const HeadParameters& head = file.parameters();
     const PipelineOptions options = draft_options(parts_.tokenizer->size());
-    SLUICE_TRY(auto workers, make_head_worker(file, options, options_.request.method_options.depth));
     const size_t i = engine_.drafts.size();
     engine_.drafts.push_back({.name = name(head.kind), .n_cells = options.stage.n_cells, .n_stages = 1, .head = head});
+    if (parts_.head_host) {  // with the target's stages
+      engine_.drafts.back().shares = stage_on(*parts_.head_host);
+      engine_.drafts.back().lost_with_target = true;
+      pipelines_.push_back({.workers = {}, .remote = nullptr, .cost = std::nullopt, .is_head = true});
+      return {};
+    }
+    SLUICE_TRY(auto workers, make_head_worker(file, options, n_guesses()));
     return add_draft_pipeline({.workers = std::move(workers), .remote = nullptr, .cost = std::nullopt, .is_head = true},
                               head.hparams, i, i + 1);
   }

@@ -22,6 +22,7 @@ struct Parts {
   const Tokenizer* tokenizer = nullptr;
   std::vector<const ModelFile*> drafts;  // the smallest first
   const HeadFile* head = nullptr;        // may be none
+  std::optional<HostOptions> head_host;  // none: it is in this process
   std::vector<LayerRange> cuts;          // of the model
   std::optional<Secret> secret;          // for hosts
   int32_t host_threads = 0;              // a stage there; 0: as the host likes

@@ -35,7 +35,7 @@ Result<DraftPlace> DraftPlace::parse(const std::string& text) {
 
 Status DraftPlace::check(bool is_draft, size_t n_stages) const {
   const std::string asked = "--draft-on " + text();
-  if (!is_draft) return input_error(asked + " is for a draft model, and there is none: give --draft, or leave it out");
+  if (!is_draft) return input_error(asked + " is for a draft model or a head: give --draft or --head, or leave it out");
   if (kind == Kind::kStage && static_cast<size_t>(stage) >= n_stages)
     return input_error(asked + ": stages are 0 to " + std::to_string(n_stages - 1));
   return {};

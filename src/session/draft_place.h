@@ -1,4 +1,4 @@
-// Where draft models run.
+// Where what drafts runs: draft models, and a trained head.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ struct DraftPlace {
   bool operator==(const DraftPlace&) const = default;
 };
 
-// Whether a draft model can be on another host. A head of the target can't, since it needs its target's weights beside
-// it. Errors (kInput) name it.
+// Whether a draft model can be on another host. One that is a head of the target can't, since it needs its target's
+// weights beside it. Errors (kInput) name it.
 Status check_moves(const ModelFile& draft);
 
 }  // namespace sluice

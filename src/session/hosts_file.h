@@ -11,6 +11,7 @@
 
 namespace sluice {
 
+// kDraft: where guesses are made, by a draft model or a head.
 enum class HostRole : uint8_t { kStage, kDraft, kSpare };
 inline constexpr Choice<HostRole> kHostRoles[] = {
     {"stage", HostRole::kStage}, {"draft", HostRole::kDraft}, {"spare", HostRole::kSpare}};

@@ -22,10 +22,6 @@ Status check_sources(const SessionOptions& options) {
 Status check_hosts(const SessionOptions& options) {
   if (options.executor == ExecutorKind::kMpi && !options.job)
     return input_error("--executor mpi needs ranks: start it by mpirun or srun, as in mpirun -n 4 sluice run …");
-  if (options.draft_hosts.size() > options.drafts.size())
-    return input_error("--hosts names " + std::to_string(options.draft_hosts.size()) +
-                       " hosts of draft models, and --draft gives " + std::to_string(options.drafts.size()) +
-                       ": give a --draft for each, or leave role = \"draft\" out");
   if (options.hosts.empty()) {
     if (options.executor == ExecutorKind::kHosts)
       return input_error("--executor hosts needs --hosts, as in --hosts a:7001,b:7001");

@@ -61,9 +61,11 @@ struct SessionOptions {
   int32_t stages = 1;
   std::vector<int32_t> cuts;  // first layers of the second, third, … stage; empty: as balanced as can be
   ExecutorKind executor = ExecutorKind::kThreads;
-  std::vector<HostOptions> hosts;        // of the target's stages, one each; empty: they are in this process
-  std::vector<HostOptions> draft_hosts;  // of the first draft models, one each; the others are in this process
-  // Of all draft models, whatever else says where they run. None: as draft_hosts, the profile or the plan has it.
+  std::vector<HostOptions> hosts;  // of the target's stages, one each; empty: they are in this process
+  // Of the first draft models, one each, and one more of the head; the others are in this process.
+  std::vector<HostOptions> draft_hosts;
+  // Of draft models and the head, whatever else says where they run. None: as draft_hosts, the profile or the plan has
+  // it.
   std::optional<DraftPlace> draft_on;
   std::shared_ptr<MpiJob> job;          // whose ranks are the hosts; null: they are reached over TCP
   std::string secret;                   // a file; without one the hosts are this machine

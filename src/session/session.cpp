@@ -185,14 +185,24 @@ Status Session::take_plan() {
   return {};
 }
 
-// On hosts they are held by those; else the profile's prices are of where they are.
+// On hosts they are held by those; else the profile's prices are of where they are. An engine loads one head at most,
+// which comes behind all draft models.
 Status Session::place_drafts() {
-  if (!draft_on_) return {};
-  SLUICE_TRY_STATUS(draft_on_->check(!drafts_.empty() || !heads_.empty(), cuts_.size()));
-  if (options_.hosts.empty()) return {};
-  HostOptions host{.address = draft_on_->host};
-  if (draft_on_->kind == DraftPlace::Kind::kStage) host = options_.hosts[static_cast<size_t>(draft_on_->stage)];
-  options_.draft_hosts.assign(*draft_on_ == DraftPlace() ? 0 : drafts_.size(), host);
+  const size_t n = drafts_.size() + (heads_.empty() ? 0 : 1);
+  if (draft_on_) {
+    SLUICE_TRY_STATUS(draft_on_->check(n > 0, cuts_.size()));
+    if (options_.hosts.empty()) return {};
+    HostOptions host{.address = draft_on_->host};
+    if (draft_on_->kind == DraftPlace::Kind::kStage) host = options_.hosts[static_cast<size_t>(draft_on_->stage)];
+    options_.draft_hosts.assign(*draft_on_ == DraftPlace() ? 0 : n, host);
+  }
+  if (options_.draft_hosts.size() > n)
+    return input_error("--hosts names " + std::to_string(options_.draft_hosts.size()) +
+                       " hosts of what drafts, and there are " + std::to_string(n) +
+                       " draft models and heads: give a --draft or --head for each, or leave role = \"draft\" out");
+  if (options_.draft_hosts.size() <= drafts_.size()) return {};
+  head_host_ = options_.draft_hosts.back();
+  options_.draft_hosts.pop_back();
   return {};
 }
 
@@ -226,7 +236,7 @@ MemoryNeed Session::memory_need() const {
   for (size_t i = options_.draft_hosts.size(); i < drafts_.size(); ++i)
     bytes += bytes_of_cell(drafts_[i].hparams(), options_.kv);
   for (const HeadFile& head : heads_)
-    dearest_head = std::max(dearest_head, bytes_of_cell(head.parameters().hparams, KvType::kF32));
+    if (!head_host_) dearest_head = std::max(dearest_head, bytes_of_cell(head.parameters().hparams, KvType::kF32));
   return {.context = options_.context,
           .cells = cells_of_request(options_.context, options_.stages, options_.request.method_options),
           .bytes = bytes + dearest_head};
@@ -247,6 +257,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
               .tokenizer = tokenizer_.get(),
               .drafts = {},
               .head = head_for(method),
+              .head_host = head_host_,
               .cuts = cuts_,
               .secret = secret_,
               .host_threads = asked_threads_,

@@ -129,8 +129,9 @@ class Session {
   std::vector<LayerRange> cuts_;
   std::optional<Profile> profile_;
   std::string profile_name_;
-  std::optional<DraftPlace> draft_on_;  // as was asked for, or as the plan says
-  std::optional<Contender> best_;       // what `auto` begins with, by the plan
+  std::optional<DraftPlace> draft_on_;    // as was asked for, or as the plan says
+  std::optional<HostOptions> head_host_;  // of the head that an engine loads; none: this process
+  std::optional<Contender> best_;         // what `auto` begins with, by the plan
   std::string planned_;
   double load_seconds_ = 0;
 };

@@ -1,6 +1,8 @@
-// A model's stages on other hosts, opened together and lost together.
+// A model's stages on other hosts, and a head of it if that is on one too: opened together and lost together. A seat is
+// a place in their list: the stages', then the head's.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "pipeline/frame_check.h"
+#include "pipeline/link_clock.h"
 #include "pipeline/route.h"
 #include "transport/link_meter.h"
 #include "transport/network.h"
@@ -29,8 +32,15 @@ uint64_t random_epoch();
 // Whose fault it is that a generation ended, or could not be opened.
 struct Loss {
   Error error;             // names the host
-  size_t stage = 0;        // of that host
+  size_t stage = 0;        // the seat of that host
   bool in_set_up = false;  // it answered, but did not get ready
+};
+// What a user has stopped stays that.
+Loss loss_of(size_t seat, const Error& error, bool in_set_up = false);
+
+// Of files that stages, or the head, may lack; null: they must have them.
+struct WeightServers {
+  WeightServer *model = nullptr, *head = nullptr;
 };
 
 // What tells whether the bits of two generations are the same.
@@ -46,10 +56,9 @@ using Unreachable = std::set<std::pair<std::string, std::string>>;
 // any thread.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // REQUIRES: plan, network and weights outlive this. hosts: one a stage. weights: for stages that lack them; null:
-  // they must have them. unreachable: what is known of it, and what open() finds out. former: of the one before, if
-  // there was one; bits may become neither weaker nor other ones.
-  Generation(const RemotePlan& plan, std::vector<HostAddress> hosts, Network& network, WeightServer* weights,
+  // REQUIRES: plan, network and weights outlive this. hosts: by seat. unreachable: what is known of it, and what open()
+  // finds out. former: of the one before, if there was one; bits may become neither weaker nor other ones.
+  Generation(const RemotePlan& plan, std::vector<HostAddress> hosts, Network& network, WeightServers weights,
              Unreachable& unreachable, std::optional<Bits> former = {});
 
   // Waits until every host has made its stage and reached the next, if need be by way of this process. connect: seconds
@@ -59,8 +68,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // passed on any more.
   void start(Links& links, std::function<void(const Loss&)> lost);
 
-  void submit(const Batch& batch);
-  void amend(const Amendment& amendment);
+  // To the stages, or to the head.
+  void submit(ModelId model, const Batch& batch);
+  void amend(ModelId model, const Amendment& amendment);
   // Loses a stage that has computed nothing for far longer than a pass takes, although batches lie before it.
   void look_after();
   // Has open() end soon, and nothing be told any more.
@@ -77,6 +87,21 @@ class Generation : public std::enable_shared_from_this<Generation> {
  private:
   using Clock = std::chrono::steady_clock;
 
+  struct Seats {
+    size_t first, end;
+  };
+  size_t n_stages() const { return plan_.recipes.size(); }
+  bool is_head(size_t seat) const { return seat == n_stages(); }
+  const StageRecipe& recipe(size_t seat) const { return is_head(seat) ? plan_.head->recipe : plan_.recipes[seat]; }
+  ModelId model_of(size_t seat) const { return is_head(seat) ? plan_.head->id : plan_.id; }
+  Seats seats_of(ModelId model) const;
+  // Whether the head reads what this stage computes.
+  bool feeds_head(size_t s) const { return plan_.head && !recipe(s).options.taps.empty(); }
+  // Whether that comes by the coordinator's connection. REQUIRES: the stage is ready; under the mutex.
+  bool taps_come_here(size_t s) const {
+    return feeds_head(s) && (needs_relay(s, n_stages()) || !ready_[s]->cut_off.empty());
+  }
+
   // How far a stage has got.
   struct Pace {
     int64_t batches = 0;        // that it has reported
@@ -85,56 +110,65 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
 
   void lay_ways();
-  Hello hello(size_t stage, Hello::Role role) const;
+  PipelineLinks links() const;
+  PipelineLinks links_of_head() const;
+  StageSetup setup_of_stage(size_t s) const;
+  StageSetup setup_of_head() const;
+  Hello hello(size_t seat, Hello::Role role) const;
   ConnectionOptions connection_options(double connect) const;
   tl::expected<void, Loss> reach_all(double connect);
-  bool needs_relay(size_t stage) const;
+  bool needs_relay(size_t stage, size_t to) const;
   tl::expected<void, Loss> lay_relays(const std::vector<size_t>& stages, double connect);
+  tl::expected<void, Loss> lay_tap_relays(double connect);
   tl::expected<std::shared_ptr<Connection>, Loss> reach(size_t stage, Hello::Role role, double connect);
   void hear(size_t stage, Connection& connection);
   tl::expected<void, Loss> set_up_all(double connect);
   tl::expected<void, Loss> wait_for_all(double connect);
+  void note_cut_off();
   tl::expected<void, Loss> check_alike() const;
-  void take(size_t s, const Frame& frame);
+  size_t whose_fault(size_t s, const Error& error) const;
+  void take(size_t s, Frame frame);
+  void take_on(size_t s, Frame taps);
   template <class Other>
   Status take(size_t, const Other&) {
     return runtime_error("it sent what no stage sends; do all hosts run the same release?");
   }
   Status take(size_t s, const StageReady& ready);
   Status take(size_t s, const NextUnreachable& said);
-  Status take(size_t s, const WeightsAsked&) { return ask(s, std::nullopt); }
-  Status take(size_t s, const WeightBlockAsked& asked) { return ask(s, asked); }
-  Status ask(size_t s, const std::optional<WeightBlockAsked>& asked);
+  Status take(size_t s, const WeightsAsked& asked) { return ask(s, asked.head, std::nullopt); }
+  Status take(size_t s, const WeightBlockAsked& asked) { return ask(s, asked.head, asked); }
+  Status ask(size_t s, bool head, const std::optional<WeightBlockAsked>& asked);
   Status take(size_t s, StageReport& report);
   Status take(size_t s, Outcome& outcome);
   Status take(size_t s, Taps& taps);
+  Status take(size_t s, const TapsArrived& taps);
   void note_pass(size_t s, const StageReport& report);
   bool has_work(size_t s) const;
 
   const RemotePlan& plan_;
-  const std::vector<HostAddress> hosts_;  // by stage
+  const std::vector<HostAddress> hosts_;  // by seat
   Network& network_;
-  WeightServer* const weights_;
+  const WeightServers weights_;
   Unreachable& unreachable_;  // of who opens
   const std::optional<Bits> former_;
   const uint64_t epoch_;
-  std::vector<std::shared_ptr<Connection>> control_;  // by stage
-  std::shared_ptr<Connection> first_;                 // for batches
-  // The ways that messages go, by these; each has a link of its own if links are emulated.
-  std::shared_ptr<Connection> batches_;
-  std::vector<std::shared_ptr<Connection>> amendments_;  // by stage
-  Stopwatch sent_;                                       // batches
+  std::vector<std::shared_ptr<Connection>> control_;  // by seat
+  // The ways that messages go; each has a link of its own if links are emulated.
+  std::vector<std::shared_ptr<Connection>> batches_;     // to stage 0, to the head
+  std::vector<std::shared_ptr<Connection>> amendments_;  // by seat
+  std::array<Stopwatch, 2> sent_;                        // batches, likewise
   Bits bits_;
 
   std::mutex mutex_;  // guards what follows, and is held while `links_` is told
   std::condition_variable changed_;
   std::vector<std::optional<StageReady>> ready_;
   std::vector<std::pair<size_t, Error>> cut_off_;  // stages that can't reach the next, and wait for us to come
-  std::vector<std::shared_ptr<Relay>> relays_;     // by the stage before; null: it reaches the next
-  std::vector<ReportCheck> reports_;               // by stage
+  // By the stage before; null: it reaches the next, or the head.
+  std::vector<std::shared_ptr<Relay>> relays_, tap_relays_;
+  std::vector<ReportCheck> reports_;  // by seat
   ArrivalCheck arrivals_;
-  int64_t submitted_ = 0;
-  std::vector<Pace> paces_;  // by stage
+  std::vector<int64_t> submitted_;  // by seat, to stage 0 and to the head
+  std::vector<Pace> paces_;         // by seat
   std::optional<Loss> loss_;
   bool closed_ = false;
   Links* links_ = nullptr;

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <exception>
-#include <filesystem>
 #include <thread>
 #include <utility>
 
 #include "compute/foreign_products.h"
 #include "pipeline/delayed_queue.h"
 #include "pipeline/packing.h"
-#include "pipeline/stage_memory.h"
 #include "transport/emulated_link.h"
-#include "transport/weight_fetch.h"
 #include "transport/weights.h"
 #include "wire/codec.h"
 
@@ -25,18 +22,8 @@ constexpr size_t kLongestPipeline = 4096;  // stages; each takes some memory at 
 bool can_be_held(const StageSetup& setup) {
   using Kind = StageRecipe::Kind;
   const Kind kind = setup.recipe.kind;
-  return kind == Kind::kLayers || ((kind == Kind::kZeros || kind == Kind::kStored) && !setup.pace.empty());
-}
-
-// What the last stage of a model draws from whose answers are stored; else null.
-Result<std::shared_ptr<Memo>> open_memo(const StageRecipe& recipe, const std::string& file) {
-  if (recipe.kind != StageRecipe::Kind::kStored) return nullptr;
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error))
-    return input_error("it has no memo " + file + ": copy the coordinator's there");
-  auto memo = std::make_shared<Memo>();
-  SLUICE_TRY_STATUS(memo->load(file));
-  return memo;
+  const bool computes = kind == Kind::kLayers || kind == Kind::kHead;
+  return computes || ((kind == Kind::kZeros || kind == Kind::kStored) && !setup.pace.empty());
 }
 
 }  // namespace
@@ -54,9 +41,21 @@ Status HeldStage::take(std::shared_ptr<Connection> batches) {
   const std::lock_guard lock(mutex_);
   if (before_ || ended_) return runtime_error("batches come to this stage by another connection already");
   before_ = std::move(batches);
-  // Whoever sends them tells the coordinator when they cannot go on.
-  before_->listen({.frame = [self = shared_from_this()](Frame frame) { self->batches_.push(std::move(frame)); },
-                   .end = [](const Error&) {}});
+  take_from(*before_);
+  return {};
+}
+
+// Whoever sends it tells the coordinator when it cannot go on.
+void HeldStage::take_from(Connection& before) {
+  before.listen({.frame = [self = shared_from_this()](Frame frame) { self->batches_.push(std::move(frame)); },
+                 .end = [](const Error&) {}});
+}
+
+Status HeldStage::take_taps(std::shared_ptr<Connection> taps) {
+  const std::lock_guard lock(mutex_);
+  if (ended_ || taps_.size() == kLongestPipeline) return runtime_error("it takes no states from further stages");
+  taps_.push_back(std::move(taps));
+  take_from(*taps_.back());
   return {};
 }
 
@@ -75,6 +74,7 @@ void HeldStage::end() {
   control_->close();
   const std::lock_guard lock(mutex_);
   if (before_) before_->close();
+  for (const auto& taps : taps_) taps->close();
   if (relay_) relay_->close();
   relay_came_.notify_all();
 }
@@ -86,6 +86,7 @@ void HeldStage::end_because(const Error& error) {
   batches_.close();
   const std::lock_guard lock(mutex_);
   if (before_) before_->close_because(error);
+  for (const auto& taps : taps_) taps->close_because(error);
   relay_came_.notify_all();
 }
 
@@ -102,12 +103,14 @@ void HeldStage::run() {
     means_.say(what_ + ": " + served.error().message);
     end_because(served.error());
   }
-  if (next_) next_->close();
+  for (const auto& onward : {next_, head_})
+    if (onward) onward->close();
   if (bytes_ > 0) means_.say(what_ + ": handed back");
   end();
   ways_ = {};
   // What is stored opens its memo anew: that may hold more by then.
-  if (made_ && sound_ && made_->recipe.kind == StageRecipe::Kind::kLayers) {
+  using Kind = StageRecipe::Kind;
+  if (made_ && sound_ && (made_->recipe.kind == Kind::kLayers || made_->recipe.kind == Kind::kHead)) {
     made_->bytes = bytes_.exchange(0);
     means_.keep(std::move(*made_));
   }
@@ -121,10 +124,12 @@ Status HeldStage::serve() {
   if (hello_.role == Hello::Role::kSpare) return stand_by(*setup);
   SLUICE_TRY_STATUS(make(*setup));
   SLUICE_TRY_STATUS(reach_next(*setup));
+  reach_head(*setup);
   lay_ways(setup->cuts.size());
   SLUICE_TRY_STATUS(control_->send(StageReady{.exactness = static_cast<uint8_t>(made_->stage.worker.exactness()),
                                               .instructions = ggml_instructions(),
-                                              .bytes = static_cast<uint64_t>(bytes_)},
+                                              .bytes = static_cast<uint64_t>(bytes_),
+                                              .cut_off = cut_off_},
                                    Priority::kUrgent));
   if (pace_) wait_exactly();
   while (const auto frame = batches_.pop()) {
@@ -141,6 +146,7 @@ Result<std::optional<StageSetup>> HeldStage::next_setup() {
   auto* setup = std::get_if<StageSetup>(&message);
   const bool good = setup != nullptr && setup->recipe.stage == hello_.stage &&
                     (can_be_held(*setup) || hello_.role == Hello::Role::kSpare) && setup->model.valid() &&
+                    setup->model == hello_.model && (setup->taps_to.empty() || setup->head.valid()) &&
                     setup->patience > 0 && setup->connect > 0 && setup->recipe.last == setup->next.empty() &&
                     setup->cuts.size() <= kLongestPipeline && setup->recipe.options.rounded.size() < kLongestPipeline;
   if (!good) return runtime_error("it was sent what is no recipe of a stage; do all hosts run the same release?");
@@ -185,43 +191,8 @@ Status HeldStage::make(const StageSetup& setup) {
   SLUICE_TRY_STATUS(keep_pace(setup, made_->d_model));
   last_ = recipe.last;
   model_ = setup.model;
-  const LayerRange range = recipe.options.range;
-  means_.say(what_ + ": layers " + std::to_string(range.first) + " to " + std::to_string(range.last - 1) + " of " +
-             made_->name);
+  means_.say(what_ + ": " + made_->what);
   return {};
-}
-
-Result<MadeStage> HeldStage::made_of(const StageRecipe& recipe, const std::string& memo_file) {
-  SLUICE_TRY(const ModelFile model, model_of(recipe));
-  const LayerRange range = recipe.options.range;
-  if (range.first < 0 || range.first > range.last || range.last > model.hparams().n_layers ||
-      recipe.options.n_cells < 1)
-    return runtime_error("it was sent a recipe of layers that the model does not have");
-  SLUICE_TRY_STATUS(set_aside(bytes_of_stage(recipe, model)));
-  SLUICE_TRY(auto memo, open_memo(recipe, memo_file));
-  SLUICE_TRY(Stage stage, make_stage(recipe, model, std::move(memo)));
-  return MadeStage{.recipe = recipe,
-                   .stage = std::move(stage),
-                   .bytes = bytes_,
-                   .name = model.hparams().name,
-                   .d_model = model.hparams().d_model,
-                   .in_use = std::move(in_use_)};
-}
-
-// Found here, or else fetched.
-Result<ModelFile> HeldStage::model_of(const StageRecipe& recipe) {
-  auto found = find_model(recipe.files, means_.models);
-  if (found) return found;
-  if (means_.cache.folder.empty()) return input_error(found.error().message + ", or start it without --no-fetch");
-  auto fetched = fetch_model(recipe, {.cache = means_.cache,
-                                      .coordinator = control_.get(),
-                                      .next = [this] { return from_coordinator_.pop(); },
-                                      .reserve = [this](int64_t bytes) { return set_aside(bytes); },
-                                      .say = [this](const std::string& what) { means_.say(what_ + ": " + what); },
-                                      .ended = [this] { return ended_.load(); }});
-  if (!fetched) return tl::unexpected<Error>(fetched.error());
-  in_use_ = std::move(fetched->in_use);
-  return std::move(fetched->model);
 }
 
 // So many in all.
@@ -230,17 +201,6 @@ Status HeldStage::set_aside(int64_t bytes) {
   SLUICE_TRY_STATUS(means_.reserve(bytes - bytes_, [this] { return ended_.load(); }));
   bytes_ = bytes;
   return {};
-}
-
-// It is of less use than stages that are kept for who may come back.
-void HeldStage::keep_journal() {
-  const StageOptions& options = made_->recipe.options;
-  const int64_t most = made_->recipe.last ? 0 : Journal::bytes_of(options.n_cells, made_->d_model);
-  const int64_t bytes = std::min(means_.journal, most);
-  const bool computes = made_->recipe.kind == StageRecipe::Kind::kLayers;
-  if (!computes || means_.journal == 0 || !means_.reserve_if_free(bytes)) return;
-  bytes_ += bytes;
-  made_->stage.worker.keep_journal(bytes);
 }
 
 Status HeldStage::keep_pace(const StageSetup& setup, int32_t d_model) {
@@ -258,7 +218,12 @@ Status HeldStage::reach_next(const StageSetup& setup) {
   if (setup.next.empty()) return {};
   relayed_ = setup.relay;
   if (!relayed_) {
-    auto next = connect_to_next(setup);
+    auto next = connect(setup.next,
+                        {.epoch = hello_.epoch,
+                         .model = hello_.model,
+                         .stage = StageId(hello_.stage.value + 1),
+                         .role = Hello::Role::kBatches},
+                        setup);
     relayed_ = !next;
     if (next) next_ = std::move(*next);
     if (!next) SLUICE_TRY_STATUS(control_->send(NextUnreachable{next.error()}, Priority::kUrgent));
@@ -266,22 +231,41 @@ Status HeldStage::reach_next(const StageSetup& setup) {
   if (relayed_) {
     SLUICE_TRY(next_, wait_for_relay());
   }
+  hear(*next_);
+  return {};
+}
+
+// Directly, or else by the coordinator's connection.
+void HeldStage::reach_head(const StageSetup& setup) {
+  if (setup.taps_to.empty()) return;
+  auto head =
+      connect(setup.taps_to,
+              {.epoch = hello_.epoch, .model = setup.head, .stage = StageId(0), .role = Hello::Role::kTaps}, setup);
+  if (!head) {
+    cut_off_ = head.error().message;
+    return;
+  }
+  head_ = std::move(*head);
+  hear(*head_);
+}
+
+// When it ends, so does the stage.
+void HeldStage::hear(Connection& onward) {
   const auto give_up = [weak = weak_from_this()](const Error& error) {
     if (const auto self = weak.lock(); self && !self->ended_) self->end_because(error);
   };
-  next_->listen({.frame =
-                     [give_up, peer = next_->peer()](const Frame& frame) {
+  onward.listen({.frame =
+                     [give_up, peer = onward.peer()](const Frame& frame) {
                        const auto message = decode(frame.bytes());
                        const auto* failed = message ? std::get_if<WorkerFailed>(&*message) : nullptr;
                        if (failed != nullptr) give_up(said_by(peer, failed->error));
                      },
                  .end = give_up});
-  return {};
 }
 
-Result<std::shared_ptr<Connection>> HeldStage::connect_to_next(const StageSetup& setup) {
-  SLUICE_TRY(const HostAddress to, HostAddress::parse(setup.next));
-  const Hello hello{.epoch = hello_.epoch, .stage = StageId(hello_.stage.value + 1), .role = Hello::Role::kBatches};
+Result<std::shared_ptr<Connection>> HeldStage::connect(const std::string& text, const Hello& hello,
+                                                       const StageSetup& setup) {
+  SLUICE_TRY(const HostAddress to, HostAddress::parse(text));
   ConnectionOptions options{.patience = setup.patience, .connect = setup.connect};
   options.progress = [weak = weak_from_this()] {
     const auto self = weak.lock();
@@ -299,32 +283,47 @@ Result<std::shared_ptr<Connection>> HeldStage::wait_for_relay() {
 }
 
 void HeldStage::lay_ways(size_t n_stages) {
-  ways_ = {.onward = next_, .taps = control_, .reports = control_, .outcomes = control_};
+  const auto& taps = head_ ? head_ : control_;
+  ways_ = {.onward = next_, .taps = taps, .reports = control_, .outcomes = control_};
   if (!pace_) return;
   const PipelineLinks links(*pace_, model_, n_stages);
   const auto s = static_cast<size_t>(hello_.stage.value);
   // By way of the coordinator it takes two links, of which this is the first.
   if (next_) ways_.onward = over_link(next_, relayed_ ? links.taps[s] : links.edges[s + 1]);
-  ways_.taps = over_link(control_, links.taps[s]);
+  ways_.taps = over_link(taps, links.taps[s]);
   ways_.reports = over_link(control_, links.reports[s]);
   ways_.outcomes = over_link(control_, links.edges.back());
 }
 
 Status HeldStage::process(const Frame& frame) {
-  Stage& stage = made_->stage;
   SLUICE_TRY(auto message, decode(frame.bytes()));
-  auto* batch = std::get_if<Batch>(&message);
-  if (batch == nullptr) return runtime_error("a stage was sent what is no batch; do all hosts run the same release?");
+  if (auto* batch = std::get_if<Batch>(&message)) return process(std::move(*batch), frame);
+  const auto* taps = std::get_if<Taps>(&message);
+  if (taps != nullptr && made_->recipe.kind == StageRecipe::Kind::kHead) return receive(*taps);
+  return runtime_error("a stage was sent what is no batch; do all hosts run the same release?");
+}
+
+// What the coordinator asks once it knows of them comes after them.
+Status HeldStage::receive(const Taps& taps) {
+  SLUICE_TRY_STATUS(made_->stage.frames.check(taps));
+  made_->stage.worker.receive(taps);
+  send(*ways_.reports, TapsArrived{taps.batch, taps.stage}, Priority::kUrgent);
+  if (broken_) return tl::unexpected<Error>(*broken_);
+  return {};
+}
+
+Status HeldStage::process(Batch batch, const Frame& frame) {
+  Stage& stage = made_->stage;
   sound_ = false;
-  SLUICE_TRY_STATUS(stage.frames.check(*batch));
+  SLUICE_TRY_STATUS(stage.frames.check(batch));
   SLUICE_TRY_STATUS(take_amendments());
   const auto begin = std::chrono::steady_clock::now();
   waited_ = std::chrono::duration<double>(begin - frame.came()).count();
-  rows_received_ = static_cast<uint16_t>(batch->rows.size());
+  rows_received_ = static_cast<uint16_t>(batch.rows.size());
   const auto bytes = static_cast<double>(frame.bytes().size());
-  link_.saw(bytes, batch->after, seconds_to(frame.came()));
+  link_.saw(bytes, batch.after, seconds_to(frame.came()));
   received_ = link_.seconds_per_byte() * bytes;
-  Worker::Done done = stage.worker.process(std::move(*batch));
+  Worker::Done done = stage.worker.process(std::move(batch));
   sound_ = true;
   auto end = std::chrono::steady_clock::now();
   computed_ = std::chrono::duration<double>(end - begin).count();

@@ -1,7 +1,8 @@
-// A stage that is held for a coordinator in another process.
+// A stage, or a head, that is held for a coordinator in another process.
 //
-// The coordinator's connection brings the recipe and amendments and takes reports, verdicts and taps; batches come on a
-// connection from whoever is before this stage, and go on to the next on one that this stage opens. When the
+// The coordinator's connection brings the recipe and amendments and takes reports, verdicts and guesses; batches come
+// on a connection from whoever is before this stage, and go on to the next on one that this stage opens. What a head
+// reads goes by the coordinator's connection, or to a head on another host by one that this stage opens. When the
 // coordinator's connection ends, so does the stage.
 #pragma once
 
@@ -13,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "pipeline/cost_model.h"
 #include "pipeline/recipe.h"
@@ -21,6 +23,7 @@
 #include "transport/kept_stages.h"
 #include "transport/link_meter.h"
 #include "transport/network.h"
+#include "transport/weight_fetch.h"
 #include "transport/weight_store.h"
 #include "wire/hello.h"
 
@@ -51,6 +54,8 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   void listen();
   // Batches come by this connection. On the network's thread. Errors: they come already.
   Status take(std::shared_ptr<Connection> batches);
+  // To a head: what a stage of the target taps comes by this connection. Likewise; one a stage.
+  Status take_taps(std::shared_ptr<Connection> taps);
   // The coordinator has come for what goes to the next stage. Likewise.
   Status take_relay(std::shared_ptr<Connection> relay);
 
@@ -60,7 +65,9 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   void end();
   void end_because(const Error& error);
 
-  bool belongs_to(const Hello& hello) const { return hello.epoch == hello_.epoch && hello.stage == hello_.stage; }
+  bool belongs_to(const Hello& hello) const {
+    return hello.epoch == hello_.epoch && hello.model == hello_.model && hello.stage == hello_.stage;
+  }
   bool ended() const { return ended_; }
   uint64_t progress() const { return progress_; }  // batches
   int64_t bytes() const { return bytes_; }         // that were set aside
@@ -70,16 +77,24 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   Result<std::optional<StageSetup>> next_setup();
   Status make(const StageSetup& setup);
   Result<MadeStage> made_of(const StageRecipe& recipe, const std::string& memo);
+  Result<MadeStage> made_head(const StageRecipe& recipe);
   Status stand_by(const StageSetup& setup);
   Result<ModelFile> model_of(const StageRecipe& recipe);
+  Result<HeadFile> head_of(const StageRecipe& recipe, const ModelFile& target);
+  FetchMeans fetch_means();
   Status set_aside(int64_t bytes);
   void keep_journal();
   Status keep_pace(const StageSetup& setup, int32_t d_model);
   Status reach_next(const StageSetup& setup);
-  Result<std::shared_ptr<Connection>> connect_to_next(const StageSetup& setup);
+  void reach_head(const StageSetup& setup);
+  Result<std::shared_ptr<Connection>> connect(const std::string& to, const Hello& hello, const StageSetup& setup);
+  void hear(Connection& onward);
+  void take_from(Connection& before);
   Result<std::shared_ptr<Connection>> wait_for_relay();
   void lay_ways(size_t n_stages);
   Status process(const Frame& frame);
+  Status process(Batch batch, const Frame& frame);
+  Status receive(const Taps& taps);
   Status take_amendments();
   double seconds_to(std::chrono::steady_clock::time_point time) const;
 
@@ -94,9 +109,10 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const std::shared_ptr<Connection> control_;
   FrameQueue from_coordinator_, batches_;
-  std::unique_ptr<FileLock> in_use_;  // weights that were fetched
-  std::shared_ptr<Connection> next_;  // of the stage's thread, as what follows
-  // The ways that messages go, by `next_` and `control_`; each has a link of its own if links are emulated.
+  std::vector<std::unique_ptr<FileLock>> in_use_;  // weights that were fetched
+  std::shared_ptr<Connection> next_, head_;        // of the stage's thread, as what follows
+  std::string cut_off_;                            // why the head can't be reached
+  // The ways that messages go, by these and `control_`; each has a link of its own if links are emulated.
   struct Ways {
     std::shared_ptr<Connection> onward, taps, reports, outcomes;
   };
@@ -116,9 +132,10 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   double received_ = 0;          // seconds that the batch in hand occupied it
   Stopwatch passed_on_;
 
-  std::mutex mutex_;                    // guards the next two
-  std::shared_ptr<Connection> before_;  // whom batches come from
-  std::shared_ptr<Connection> relay_;   // by which the coordinator takes them on
+  std::mutex mutex_;                               // guards the next three
+  std::shared_ptr<Connection> before_;             // whom batches come from
+  std::shared_ptr<Connection> relay_;              // by which the coordinator takes them on
+  std::vector<std::shared_ptr<Connection>> taps_;  // to a head: by which states come
   std::condition_variable relay_came_;
   std::atomic<bool> ended_ = false;
   std::atomic<uint64_t> progress_ = 0;

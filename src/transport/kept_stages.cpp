@@ -4,17 +4,27 @@
 
 namespace sluice {
 
+namespace {
+
+// What is left tells what they are.
+void forget_places(WeightFiles& files) {
+  files.path.clear();
+  files.target.clear();
+}
+
+}  // namespace
+
 void KeptStages::keep(MadeStage made) {
   made.stage.worker.forget();
   made.stage.frames = made.stage.frames.anew();
-  made.recipe.files.path.clear();
+  forget_places(made.recipe.files);
   const std::lock_guard lock(mutex_);
   kept_.push_back({std::move(made), std::chrono::steady_clock::now()});
 }
 
 std::optional<MadeStage> KeptStages::take(const StageRecipe& recipe) {
   StageRecipe wanted = recipe;
-  wanted.files.path.clear();
+  forget_places(wanted.files);
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find_if(kept_, [&](const Kept& kept) { return kept.made.recipe == wanted; });
   if (found == kept_.end()) return std::nullopt;

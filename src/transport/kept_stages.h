@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "pipeline/recipe.h"
 #include "transport/weight_store.h"
@@ -20,10 +21,10 @@ namespace sluice {
 struct MadeStage {
   StageRecipe recipe;
   Stage stage;
-  int64_t bytes = 0;                 // of memory, that are set aside for it
-  std::string name;                  // of its model, for people
-  int32_t d_model = 0;               // of it
-  std::unique_ptr<FileLock> in_use;  // of weights that were fetched
+  int64_t bytes = 0;                              // of memory, that are set aside for it
+  std::string what;                               // it computes, for people
+  int32_t d_model = 0;                            // of the model
+  std::vector<std::unique_ptr<FileLock>> in_use;  // of weights that were fetched
 };
 
 // When one host of a pipeline is lost, the others hold the same layers in the next one: with their stages at hand they

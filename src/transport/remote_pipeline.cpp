@@ -39,10 +39,9 @@ class RemotePipeline final : public RemoteStages {
   explicit RemotePipeline(RemotePlan plan)
       : plan_(std::move(plan)),
         network_(make_network(plan_.job, plan_.secret)),
-        replacements_(plan_.hosts, plan_.spares) {
+        replacements_(seats_of(plan_), plan_.spares) {
     knocks_.emplace(*network_, [this](const HostAddress& host) { note_answer(host); });
-    if (plan_.model != nullptr)
-      weights_.emplace(*plan_.model, plan_.on_sent, [this](const Error& error) { end(error); });
+    if (plan_.model != nullptr) serve_weights(*plan_.model);
   }
 
   ~RemotePipeline() override {
@@ -62,10 +61,11 @@ class RemotePipeline final : public RemoteStages {
     generation_.reset();
     network_.reset();  // nobody calls back any more, and every connection has ended
     weights_.reset();
+    head_weights_.reset();
   }
 
   Status open() {
-    const auto generation = make_generation(plan_.hosts, {});
+    const auto generation = make_generation(seats_of(plan_), {});
     prepare_for(generation);
     const auto opened = generation->open(std::max(kConnect, plan_.patience));
     if (!opened) return tl::unexpected<Error>(opened.error().error);
@@ -82,11 +82,11 @@ class RemotePipeline final : public RemoteStages {
     if (plan_.id == kTarget && !plan_.spares.empty()) caller_ = std::thread([this] { call_spares(); });
   }
 
-  void submit(const Batch& batch) override {
-    if (const auto generation = current()) generation->submit(batch);
+  void submit(ModelId model, const Batch& batch) override {
+    if (const auto generation = current()) generation->submit(model, batch);
   }
-  void amend(const Amendment& amendment) override {
-    if (const auto generation = current()) generation->amend(amendment);
+  void amend(ModelId model, const Amendment& amendment) override {
+    if (const auto generation = current()) generation->amend(model, amendment);
   }
 
   void resume(uint32_t number) override {
@@ -114,6 +114,27 @@ class RemotePipeline final : public RemoteStages {
   };
   using Clock = std::chrono::steady_clock;
 
+  static std::vector<HostAddress> seats_of(const RemotePlan& plan) {
+    std::vector<HostAddress> hosts = plan.hosts;
+    if (plan.head) hosts.push_back(plan.head->host);
+    return hosts;
+  }
+
+  void serve_weights(const ModelFile& model) {
+    const auto failed = [this](const Error& error) { end(error); };
+    weights_.emplace(
+        model.files(), [&model](const StageRecipe& recipe) { return offer_weights(model, recipe); }, plan_.on_sent,
+        failed);
+    if (!plan_.head || plan_.head->file == nullptr) return;
+    const HeadFile& head = *plan_.head->file;
+    head_weights_.emplace(
+        head.files(), [&](const StageRecipe& recipe) { return offer_weights(head, model, recipe); }, plan_.on_sent,
+        failed);
+  }
+
+  // What a seat holds, for people.
+  const char* layers_of(size_t seat) const { return seat < plan_.hosts.size() ? "layers" : "head"; }
+
   static void add(Relayed& all, Generation& generation) {
     const Relayed more = generation.relayed();
     all.edges = more.edges;
@@ -123,8 +144,9 @@ class RemotePipeline final : public RemoteStages {
   }
 
   std::shared_ptr<Generation> make_generation(std::vector<HostAddress> hosts, std::optional<Bits> former) {
-    return std::make_shared<Generation>(plan_, std::move(hosts), *network_, weights_ ? &*weights_ : nullptr,
-                                        unreachable_, std::move(former));
+    const WeightServers weights{.model = weights_ ? &*weights_ : nullptr,
+                                .head = head_weights_ ? &*head_weights_ : nullptr};
+    return std::make_shared<Generation>(plan_, std::move(hosts), *network_, weights, unreachable_, std::move(former));
   }
 
   // What has gone wrong on this side: with the model's file, or the user wants it to stop.
@@ -240,7 +262,9 @@ class RemotePipeline final : public RemoteStages {
     if (plan_.job) return tl::unexpected<Error>(loss.error);  // MPI ends all ranks
     const double begin = now();
     const HostAddress lost = replacements_.seats()[loss.stage];
-    plan_.say(loss.error.message + "; its layers go to others");
+    const std::string layers = layers_of(loss.stage);
+    plan_.say(loss.error.message + "; its " + layers + (loss.stage < plan_.hosts.size() ? " go" : " goes") +
+              " to others");
     replacements_.lose({loss.stage}, begin);
     forget_answers();
     std::string refusal;
@@ -256,7 +280,7 @@ class RemotePipeline final : public RemoteStages {
         replacements_.settled();
         const HostAddress& heir = (*hosts)[loss.stage];
         plan_.say(kHost + heir.for_people() +
-                  (heir == lost ? " is back after " : " has the layers of " + lost.for_people() + " after ") +
+                  (heir == lost ? " is back after " : " has the " + layers + " of " + lost.for_people() + " after ") +
                   seconds_text(now() - begin));
         return generation;
       }
@@ -267,7 +291,7 @@ class RemotePipeline final : public RemoteStages {
     knocks_->stop();
     const std::lock_guard lock(mutex_);
     if (ended_) return tl::unexpected<Error>(*ended_);
-    return runtime_error(loss.error.message + "; nobody has taken its layers" +
+    return runtime_error(loss.error.message + "; nobody has taken its " + layers +
                          (refusal.empty() || refusal == loss.error.message ? "" : " (" + refusal + ")") +
                          ": start sluice stage there again, or name others by --spares");
   }
@@ -312,10 +336,10 @@ class RemotePipeline final : public RemoteStages {
   Links* links_ = nullptr;
   Ears ears_;
   std::optional<Knocks> knocks_;
-  Replacements replacements_;                        // of the mender
-  std::vector<std::shared_ptr<Connection>> spares_;  // whom the model is known to; of the caller
-  std::optional<WeightServer> weights_;              // for stages that lack them
-  Unreachable unreachable_;                          // of who opens generations, one after the other
+  Replacements replacements_;                           // of the mender
+  std::vector<std::shared_ptr<Connection>> spares_;     // whom the model is known to; of the caller
+  std::optional<WeightServer> weights_, head_weights_;  // for stages and heads that lack them
+  Unreachable unreachable_;                             // of who opens generations, one after the other
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -1,4 +1,4 @@
-// A model's stages on other hosts, from the coordinator's side.
+// A model's stages on other hosts, and a head of it there, from the coordinator's side.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,15 @@ namespace sluice {
 class MpiJob;
 
 struct RemotePlan {
+  // A head of the model on another host. Stages send it what it reads; it is lost with them, and they with it.
+  struct Head {
+    ModelId id;
+    HostAddress host;
+    StageRecipe recipe;              // with the identities of its files
+    const HeadFile* file = nullptr;  // that its host is sent if it lacks it; it outlives the stages
+    std::optional<CostModel> cost;   // as below
+    std::vector<LayerRange> cuts;    // likewise
+  };
   // A pass takes no more than so many usual ones, a prompt's included.
   static constexpr double kLongestPass = 600;
 
@@ -34,11 +43,13 @@ struct RemotePlan {
   double first_pass = 60.0;          // and as long as it has computed nothing
   std::vector<StageRecipe> recipes;  // of its stages, with the identity of their files
   int32_t n_tokens = 0;              // of the target's vocabulary
-  std::optional<FrameCheck> taps;    // what heads may be sent; none: there is no head
+  std::optional<FrameCheck> taps;    // what a head in this process may be sent; none: there is none here
+  std::optional<Head> head;          // none: it is in this process, or there is none
   std::optional<CostModel> cost;     // whose pace the stages and links keep to; none: as fast as they can
   std::vector<LayerRange> cuts;      // that it is applied to
   std::string memo;                  // the file, on the last stage's host, of one whose answers are stored
-  const ModelFile* model = nullptr;  // stages that lack it are sent its weights; null: they are not. It outlives them
+  // Stages that lack it are sent its weights, and a head what it borrows; null: they are not. It outlives them.
+  const ModelFile* model = nullptr;
   std::function<bool(uint64_t, uint64_t)> on_sent;  // blocks of weights so far, and in all; false: stop
   std::string alike;  // a type of weights that like processors alone compute alike; empty: there is none
   // A line for the user when a host is lost, and when its stages are elsewhere. Of any thread.

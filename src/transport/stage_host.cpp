@@ -136,10 +136,13 @@ class StageHost::Impl {
     if (closing_) return runtime_error("it is being shut down");
     join_done();
     const auto same = std::ranges::find_if(held_, [&](const Held& held) { return held.stage->belongs_to(hello); });
-    if (hello.role == Hello::Role::kBatches || hello.role == Hello::Role::kRelay) {
+    using Role = Hello::Role;
+    if (hello.role == Role::kBatches || hello.role == Role::kRelay || hello.role == Role::kTaps) {
       if (same == held_.end() || same->stage->ended())
         return runtime_error("it holds no such stage any more: the pipeline has ended");
-      return hello.role == Hello::Role::kBatches ? same->stage->take(connection) : same->stage->take_relay(connection);
+      HeldStage& stage = *same->stage;
+      if (hello.role == Role::kTaps) return stage.take_taps(connection);
+      return hello.role == Role::kBatches ? stage.take(connection) : stage.take_relay(connection);
     }
     if (draining_) return runtime_error("it is being shut down");
     if (same != held_.end()) return runtime_error("it holds that stage of this pipeline already");

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "transport/weight_server.h"
+#include "transport/weights.h"
 #include "wire/codec.h"
 
 namespace sluice {
@@ -25,14 +26,19 @@ double seconds_since(Clock::time_point time) { return std::chrono::duration<doub
 // One fetch.
 class Fetch {
  public:
-  Fetch(const StageRecipe& recipe, const FetchMeans& means)
-      : recipe_(recipe), means_(means), file_(std::filesystem::path(recipe.files.path).filename().string()) {}
+  // files: path and identity of what is fetched. head: it is a head's own file.
+  Fetch(StageId stage, const WeightFiles& files, bool head, const FetchMeans& means)
+      : stage_(stage),
+        identity_(files.identity),
+        head_(head),
+        means_(means),
+        file_(std::filesystem::path(files.path).filename().string()) {}
 
-  Result<FetchedModel> run() {
-    SLUICE_TRY_STATUS(send(WeightsAsked{.stage = recipe_.stage}));
-    SLUICE_TRY(const auto offered, next<WeightsOffered>());
-    SLUICE_TRY_STATUS(means_.reserve(static_cast<int64_t>(std::min<uint64_t>(offered.memory, INT64_MAX))));
-    SLUICE_TRY(WeightStore store, WeightStore::open(means_.cache, recipe_.files.identity, offered, means_.ended));
+  Result<WeightStore> run() {
+    SLUICE_TRY_STATUS(send(WeightsAsked{.stage = stage_, .head = head_}));
+    SLUICE_TRY(offered_, next<WeightsOffered>());
+    SLUICE_TRY_STATUS(means_.reserve(static_cast<int64_t>(std::min<uint64_t>(offered_.memory, INT64_MAX))));
+    SLUICE_TRY(WeightStore store, WeightStore::open(means_.cache, identity_, offered_, means_.ended));
     if (store.missing().empty()) {
       means_.say("takes " + file_ + " from " + store.folder());
     } else {
@@ -41,9 +47,19 @@ class Fetch {
       SLUICE_TRY_STATUS(store.keep());
       SLUICE_TRY_STATUS(fetched);
     }
-    SLUICE_TRY(ModelFile model, ModelFile::open_part(store.path(), recipe_.files.identity));
-    SLUICE_TRY_STATUS(check_all_offered(model, offered));
-    return FetchedModel{.model = std::move(model), .in_use = store.use()};
+    return store;
+  }
+
+  // Where a stage with these options reads there must be no hole, and nothing that another coordinator has sent alone.
+  Status check_all_offered(const ModelFile& model, const StageOptions& options) const {
+    const LayerRange range = options.range;
+    const bool is_known = 0 <= range.first && range.first <= range.last && range.last <= model.hparams().n_layers;
+    if (!is_known) return runtime_error("it was sent a recipe of layers that the model does not have");
+    const auto blocks = blocks_of_stage(model, options);
+    for (size_t i = 0; i < blocks.size(); ++i)
+      if (!std::ranges::includes(offered_.files[i].blocks, blocks[i]))
+        return runtime_error("it was offered less than its layers; do all hosts run the same release?");
+    return {};
   }
 
  private:
@@ -70,7 +86,8 @@ class Fetch {
       for (; asked < std::min(missing.size(), come + kWeightBlocksAhead); ++asked)
         SLUICE_TRY_STATUS(send(WeightBlockAsked{.file = missing[asked].file,
                                                 .block = missing[asked].block,
-                                                .left = static_cast<uint32_t>(missing.size() - asked)}));
+                                                .left = static_cast<uint32_t>(missing.size() - asked),
+                                                .head = head_}));
       SLUICE_TRY(const auto block, next<WeightBlock>());
       SLUICE_TRY_STATUS(store.put(missing[come], block));
       done += missing[come].bytes;
@@ -94,27 +111,29 @@ class Fetch {
     means_.say("fetches " + file_ + ": " + text);
   }
 
-  // Where it reads there must be no hole, and nothing that another coordinator has sent alone.
-  Status check_all_offered(const ModelFile& model, const WeightsOffered& offered) const {
-    const LayerRange range = recipe_.options.range;
-    const bool is_known = 0 <= range.first && range.first <= range.last && range.last <= model.hparams().n_layers;
-    if (!is_known) return runtime_error("it was sent a recipe of layers that the model does not have");
-    const auto blocks = blocks_of_stage(model, recipe_.options);
-    for (size_t i = 0; i < blocks.size(); ++i)
-      if (!std::ranges::includes(offered.files[i].blocks, blocks[i]))
-        return runtime_error("it was offered less than its layers; do all hosts run the same release?");
-    return {};
-  }
-
-  const StageRecipe& recipe_;
+  const StageId stage_;
+  const Sha256 identity_;
+  const bool head_;
   const FetchMeans& means_;
   const std::string file_;  // for people
+  WeightsOffered offered_;
 };
 
 }  // namespace
 
 Result<FetchedModel> fetch_model(const StageRecipe& recipe, const FetchMeans& means) {
-  return Fetch(recipe, means).run();
+  const WeightFiles wanted = model_files(recipe);
+  Fetch fetch(recipe.stage, wanted, /*head=*/false, means);
+  SLUICE_TRY(WeightStore store, fetch.run());
+  SLUICE_TRY(ModelFile model, ModelFile::open_part(store.path(), wanted.identity));
+  SLUICE_TRY_STATUS(fetch.check_all_offered(model, recipe.options));
+  return FetchedModel{.model = std::move(model), .in_use = store.use()};
+}
+
+Result<FetchedHead> fetch_head(const StageRecipe& recipe, const ModelFile& target, const FetchMeans& means) {
+  SLUICE_TRY(WeightStore store, Fetch(recipe.stage, recipe.files, /*head=*/true, means).run());
+  SLUICE_TRY(HeadFile head, HeadFile::open(store.path(), target));
+  return FetchedHead{.head = std::move(head), .in_use = store.use()};
 }
 
 }  // namespace sluice

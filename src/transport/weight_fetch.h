@@ -1,4 +1,4 @@
-// A model's weights from the coordinator, from the side of the stage that lacks them.
+// Weights from the coordinator, from the side of the stage, or head, that lacks them.
 #pragma once
 
 #include <functional>
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "model/head_file.h"
 #include "model/model_file.h"
 #include "transport/connection.h"
 #include "transport/weight_store.h"
@@ -28,9 +29,17 @@ struct FetchedModel {
   std::unique_ptr<FileLock> in_use;  // keeps its weights on the disk
 };
 
-// Fetches what a stage of this recipe reads and this host does not have, checks it, and keeps it. What has come stays
-// when it breaks off, so the next time goes on from there. Errors say how much room is missing, or what has come that
-// nobody asked for.
+// Fetches what a stage of this recipe reads of its model, or a head borrows of its target, and this host does not have,
+// checks it, and keeps it. What has come stays when it breaks off, so the next time goes on from there. Errors say how
+// much room is missing, or what has come that nobody asked for.
 Result<FetchedModel> fetch_model(const StageRecipe& recipe, const FetchMeans& means);
+
+struct FetchedHead {
+  HeadFile head;
+  std::unique_ptr<FileLock> in_use;
+};
+
+// The same of a head's own file. target: of it, which outlives the head; part of it may be there.
+Result<FetchedHead> fetch_head(const StageRecipe& recipe, const ModelFile& target, const FetchMeans& means);
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
 #include "transport/weight_server.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <span>
 #include <utility>
@@ -20,22 +21,36 @@ std::vector<std::vector<uint32_t>> blocks_of_stage(const ModelFile& model, const
   return lists;
 }
 
-Result<WeightsOffered> offer_weights(const ModelFile& model, const StageRecipe& recipe) {
-  WeightsOffered offered{.files = {}, .memory = static_cast<uint64_t>(bytes_of_stage(recipe, model))};
-  const auto files = model.files();
-  const auto blocks = blocks_of_stage(model, recipe.options);
+namespace {
+
+Result<WeightsOffered> offer(const OpenFiles& files, std::vector<std::vector<uint32_t>> blocks, int64_t memory) {
+  WeightsOffered offered{.files = {}, .memory = static_cast<uint64_t>(memory)};
   for (size_t i = 0; i < files.size(); ++i) {
     SLUICE_TRY(auto hashes, hashes_of_blocks(*files[i], kWeightBlockBytes, blocks[i]));
-    offered.files.push_back({.bytes = files[i]->size(), .blocks = blocks[i], .hashes = std::move(hashes)});
+    offered.files.push_back({.bytes = files[i]->size(), .blocks = std::move(blocks[i]), .hashes = std::move(hashes)});
   }
   return offered;
+}
+
+}  // namespace
+
+Result<WeightsOffered> offer_weights(const ModelFile& model, const StageRecipe& recipe) {
+  return offer(model.files(), blocks_of_stage(model, recipe.options), bytes_of_stage(recipe, model));
+}
+
+Result<WeightsOffered> offer_weights(const HeadFile& head, const ModelFile& target, const StageRecipe& recipe) {
+  std::vector<std::vector<uint32_t>> blocks;
+  for (const auto& file : head.files()) {
+    auto& all = blocks.emplace_back((file->size() + kWeightBlockBytes - 1) / kWeightBlockBytes);
+    std::iota(all.begin(), all.end(), uint32_t{0});
+  }
+  return offer(head.files(), std::move(blocks), bytes_of_stage(recipe, head, target));
 }
 
 namespace {
 
 // Of a block that is asked for.
-Result<uint64_t> bytes_of(const ModelFile& model, const WeightBlockAsked& asked) {
-  const auto& files = model.files();
+Result<uint64_t> bytes_of(const OpenFiles& files, const WeightBlockAsked& asked) {
   const uint64_t bytes =
       asked.file < files.size() ? bytes_of_block(files[asked.file]->size(), kWeightBlockBytes, asked.block) : 0;
   if (bytes == 0) return runtime_error("it asks for weights that the model does not have");
@@ -44,16 +59,16 @@ Result<uint64_t> bytes_of(const ModelFile& model, const WeightBlockAsked& asked)
 
 }  // namespace
 
-Result<WeightBlock> read_weights(const ModelFile& model, const WeightBlockAsked& asked) {
-  SLUICE_TRY(const uint64_t bytes, bytes_of(model, asked));
+Result<WeightBlock> read_weights(const OpenFiles& files, const WeightBlockAsked& asked) {
+  SLUICE_TRY(const uint64_t bytes, bytes_of(files, asked));
   WeightBlock block{.file = asked.file, .block = asked.block, .bytes = std::vector<uint8_t>(bytes)};
   SLUICE_TRY_STATUS(
-      model.files()[asked.file]->read(asked.block * kWeightBlockBytes, std::as_writable_bytes(std::span(block.bytes))));
+      files[asked.file]->read(asked.block * kWeightBlockBytes, std::as_writable_bytes(std::span(block.bytes))));
   return block;
 }
 
-WeightServer::WeightServer(const ModelFile& model, OnSent on_sent, std::function<void(const Error&)> failed)
-    : model_(model), on_sent_(std::move(on_sent)), failed_(std::move(failed)) {}
+WeightServer::WeightServer(OpenFiles files, Offer offer, OnSent on_sent, std::function<void(const Error&)> failed)
+    : files_(std::move(files)), offer_(std::move(offer)), on_sent_(std::move(on_sent)), failed_(std::move(failed)) {}
 
 WeightServer::~WeightServer() {
   {
@@ -66,7 +81,7 @@ WeightServer::~WeightServer() {
 
 Status WeightServer::ask(std::shared_ptr<Connection> stage, const StageRecipe& recipe,
                          std::optional<WeightBlockAsked> asked) {
-  if (asked) SLUICE_TRY_STATUS(bytes_of(model_, *asked).map([](uint64_t) {}));
+  if (asked) SLUICE_TRY_STATUS(bytes_of(files_, *asked).map([](uint64_t) {}));
   const std::lock_guard lock(mutex_);
   const auto waiting = std::ranges::count(requests_, stage, &Request::stage);
   if (waiting >= ptrdiff_t{kWeightBlocksAhead}) return runtime_error("it asks for more weights at a time than it may");
@@ -93,11 +108,11 @@ void WeightServer::serve() {
 // A connection takes as much as a stage may ask for without waiting. One that has ended is for others to notice.
 Status WeightServer::answer(const Request& request) {
   if (!request.asked) {
-    SLUICE_TRY(WeightsOffered offered, offer_weights(model_, request.recipe));
+    SLUICE_TRY(WeightsOffered offered, offer_(request.recipe));
     static_cast<void>(request.stage->send(std::move(offered), Priority::kBulk));
     return {};
   }
-  SLUICE_TRY(WeightBlock block, read_weights(model_, *request.asked));
+  SLUICE_TRY(WeightBlock block, read_weights(files_, *request.asked));
   static_cast<void>(request.stage->send(std::move(block), Priority::kBulk));
   if (note_sent(request)) return {};
   return tl::unexpected<Error>(Error{ErrorKind::kInterrupted, "interrupted; what has been sent is kept there"});

@@ -28,7 +28,7 @@ bool is_known(Rule rule) { return rule <= Rule::kTopP; }
 bool is_known(Row::Kind kind) { return kind <= Row::Kind::kNode; }
 bool is_known(KvType type) { return type <= KvType::kF32; }
 bool is_known(StageRecipe::Kind kind) { return kind <= StageRecipe::Kind::kStored; }
-bool is_known(Hello::Role role) { return role <= Hello::Role::kSpare; }
+bool is_known(Hello::Role role) { return role <= Hello::Role::kTaps; }
 bool is_known(ErrorKind kind) {
   return kind == ErrorKind::kRuntime || kind == ErrorKind::kInput || kind == ErrorKind::kInterrupted;
 }

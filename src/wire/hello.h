@@ -20,9 +20,11 @@ struct Hello {
     kRelay,    // the coordinator, to a stage that can't reach the next one: what goes there goes by this connection
     kSpare,    // the coordinator, to who may have to stand in for another: the recipe of a stage whose files it is to
                // have at hand
+    kTaps,     // a stage of the target, to a head: states that it reads
   };
-  uint64_t epoch = 0;  // of a pipeline, drawn by its coordinator: what belongs to another one is refused
-  StageId stage;       // that is spoken to
+  uint64_t epoch = 0;       // of a pipeline, drawn by its coordinator: what belongs to another one is refused
+  ModelId model = kTarget;  // of the stage
+  StageId stage;            // that is spoken to
   Role role = Role::kControl;
 };
 
@@ -37,7 +39,9 @@ struct StageSetup {
   std::string memo;              // of a last stage of Kind::kStored: the file on its host
   bool replaces = false;         // a pipeline that is lost: then spares take stages too
   bool relay = false;            // the coordinator comes for what goes to the next stage, which is not to be tried
-  double connect = 5.0;          // seconds for the next stage to answer
+  double connect = 5.0;          // seconds for the next stage to answer, and for the head
+  std::string taps_to;           // where the head listens that reads its states; empty: they go to the coordinator
+  ModelId head = kTarget;        // that head
 };
 
 // From a stage that can't reach the next one: the coordinator may come for what goes there (Hello::Role::kRelay).
@@ -50,6 +54,7 @@ struct StageReady {
   uint8_t exactness = 0;     // compute/stage_runner.h
   std::string instructions;  // that ggml's kernels use there
   uint64_t bytes = 0;        // of memory, at most
+  std::string cut_off;       // why it can't reach the head: its states go to the coordinator; empty: it can
 };
 
 }  // namespace sluice

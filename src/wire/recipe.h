@@ -43,6 +43,7 @@ struct WeightFiles {
   std::string path;
   std::string target;  // of a head, the draft model that is one included: the model that it belongs to; else empty
   Sha256 identity;     // of all that is computed with (docs/formats.md); zeros: whatever is there
+  Sha256 target_identity = {};  // of a head on another host: of `target` alone
   bool operator==(const WeightFiles&) const = default;
 };
 
@@ -59,8 +60,9 @@ struct StageRecipe {
   StageId stage;
   Kind kind = Kind::kLayers;
   WeightFiles files;
-  StageOptions options;  // of a head: cells and threads
-  bool last = true;      // of its model: it verifies, or guesses
+  // Of a head: cells, threads, and what it borrows of its target (with_embedding, with_head).
+  StageOptions options;
+  bool last = true;  // of its model: it verifies, or guesses
   // 0: the target's. Else a draft model's or a head's, whose last stage gives so many candidates a row, of tokens below
   // `guessable`.
   int32_t candidates = 0, guessable = 0;

@@ -20,7 +20,7 @@ struct Taps {
   std::vector<float> states;    // [layers, rows, d_model]
 };
 
-// The taps of a batch have come to all heads.
+// The taps of a batch have come to the head: from its process, wherever that is.
 struct TapsArrived {
   BatchId batch;
   StageId stage;

@@ -427,6 +427,30 @@ TEST(Hosts, ADraftModelRunsWhereItIsAskedTo) {
   EXPECT_TRUE(fails(run(method), 2, {"--draft-on 2", "0 to 1"}));
 }
 
+TEST(Hosts, AHeadRunsWhereTheFileOrTheCommandLineSays) {
+  const StageProcess a, b, c;
+  const Arguments method = {"--method", "eagle3", "--head", head_of_small_model()};
+  const json here = answer(method);
+  std::vector<Arguments> places = {
+      of_file("head.toml", host_table(a) + host_table(b) + host_table(c, "name = \"attic\"\nrole = \"draft\"\n"))};
+  for (const std::string& place : {std::string("0"), c.address})
+    places.push_back({"--hosts", addresses({&a, &b}), "--draft-on", place});
+  for (const Arguments& place : places) {
+    Arguments there = method;
+    there.insert(there.end(), place.begin(), place.end());
+    const json found = answer(there);
+    EXPECT_EQ(found["tokens"], here["tokens"]) << place.back();
+    EXPECT_GT(found["drafted"], 0) << place.back();
+  }
+  Arguments nobody = method;
+  nobody.insert(nobody.end(), {"--hosts", a.address, "--draft-on", "127.0.0.1:1"});
+  EXPECT_TRUE(fails(run(nobody), 1, {"127.0.0.1:1", "nobody listens there"}));
+  nobody =
+      of_file("heads.toml", host_table(a) + host_table(b, "role = \"draft\"\n") + host_table(c, "role = \"draft\"\n"));
+  nobody.insert(nobody.end(), method.begin(), method.end());
+  EXPECT_TRUE(fails(run(nobody), 2, {"2 hosts", "--head", "role = \"draft\""}));
+}
+
 TEST(Hosts, MistakesInTheirFileAreNamed) {
   const StageProcess a, b;
   EXPECT_TRUE(fails(run(of_file("wrong.toml", "[[host]]\naddress = \"a:b\"\n")), 2, {"wrong.toml:2", "HOST:PORT"}));

@@ -111,6 +111,10 @@ Assembly assemble(const Opened& opened, const PipelineSpec& setup) {
                          .trace = setup.trace,
                          .first_batch = setup.first_batch}};
   parts.options.request.method_options.depth = setup.guesses;
+  for (const HostAddress& host : setup.hosts) parts.options.hosts.push_back({.address = host});
+  if (setup.head_host) parts.head_host = HostOptions{.address = *setup.head_host};
+  parts.options.spares = setup.spares;
+  parts.options.on_host = setup.on_host;
   for (const Opened* draft : setup.drafts) parts.drafts.push_back(&draft->model);
   if (!setup.threads || setup.paced) parts.profile = profile_of(setup);
   return value_of(assemble(parts));

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "engine/engine.h"
 #include "support/tiny_model.h"
+#include "transport/address.h"
 
 namespace sluice::test {
 
@@ -53,6 +54,9 @@ struct PipelineSpec {
   bool lazy = false;
   std::vector<const Opened*> drafts;  // the smallest first
   const HeadFile* head = nullptr;
+  std::vector<HostAddress> hosts, spares;  // one a stage; none: they are in this process
+  std::optional<HostAddress> head_host;    // likewise
+  std::function<void(const std::string&)> on_host = [](const std::string&) {};
   int32_t guesses = 4;              // of a P-EAGLE head, in a row
   bool paced = false;               // threads at the pace of `profile`
   std::string profile = "uniform";  // a shipped one, or JSON

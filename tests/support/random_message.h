@@ -47,7 +47,7 @@ class RandomMessages {
   void fill(Row::Kind& x) { x = static_cast<Row::Kind>(below(2)); }
   void fill(KvType& x) { x = static_cast<KvType>(below(2)); }
   void fill(StageRecipe::Kind& x) { x = static_cast<StageRecipe::Kind>(below(4)); }
-  void fill(Hello::Role& x) { x = static_cast<Hello::Role>(below(4)); }
+  void fill(Hello::Role& x) { x = static_cast<Hello::Role>(below(5)); }
   void fill(ErrorKind& x) {
     constexpr ErrorKind kKinds[] = {ErrorKind::kRuntime, ErrorKind::kInput, ErrorKind::kInterrupted};
     x = kKinds[below(3)];

@@ -12,6 +12,7 @@
 #include "transport/generation.h"
 #include "transport/raw_peer.h"
 #include "transport/remote_pipeline.h"
+#include "transport/weights.h"
 
 namespace sluice {
 namespace {
@@ -28,15 +29,20 @@ class Coordinator {
   }
   Hello hello(Hello::Role role) const { return {.epoch = epoch_, .stage = StageId(0), .role = role}; }
 
-  // A stage of the whole model, ready.
-  void set_up() {
-    StageRecipe recipe = stage_recipe(StageSort::kWhole);
-    recipe.files.identity = ModelFile::open(recipe.files.path)->identity().value();
+  // A stage of the whole model, or a head, ready.
+  void set_up(StageSort sort = StageSort::kWhole) {
+    StageRecipe recipe = stage_recipe(sort);
+    WeightFiles& files = recipe.files;
+    const ModelFile model = ModelFile::open(model_files(recipe).path).value();
+    files.identity = files.target_identity = model.identity().value();
+    if (!files.target.empty()) files.identity = HeadFile::open(files.path, model)->identity().value();
     ASSERT_TRUE(control->send(StageSetup{.recipe = recipe, .next = {}}, Priority::kUrgent));
     ASSERT_TRUE(std::holds_alternative<StageReady>(next()));
     reach_batches();
   }
   void reach_batches() { batches = network_.connect(address_, hello(Hello::Role::kBatches)).value(); }
+  // A stage's way to the head.
+  std::shared_ptr<Connection> reach_taps() { return network_.connect(address_, hello(Hello::Role::kTaps)).value(); }
   Message next() { return decode(ear.next()).value(); }
   // What the stage says when it gives up, if that is the next that it says.
   std::string complaint() {
@@ -81,6 +87,42 @@ TEST(StageHost, ComputesWhatAnHonestCoordinatorSends) {
     n_outcomes += std::holds_alternative<Outcome>(said);
   }
   EXPECT_EQ(host->stages(), 1u);
+}
+
+TEST(StageHost, AHeadTellsTheCoordinatorWhenStatesHaveCome) {
+  const auto host = open_host();
+  uint64_t epoch = 0;
+  for (const StageSort sort : {StageSort::kSpd, StageSort::kEagle3, StageSort::kPEagle, StageSort::kExit}) {
+    Coordinator coordinator(*host, ++epoch);
+    coordinator.set_up(sort);
+    const auto stage = coordinator.reach_taps(), another = coordinator.reach_taps();
+    for (const Message& message : honest_traffic(sort)) {
+      if (const auto* taps = std::get_if<Taps>(&message)) {
+        ASSERT_TRUE(stage->send(message, Priority::kBulk));
+        const Message said = coordinator.next();
+        ASSERT_TRUE(std::holds_alternative<TapsArrived>(said)) << said.index();
+        EXPECT_EQ(std::get<TapsArrived>(said).batch, taps->batch);
+      } else if (std::holds_alternative<Batch>(message)) {
+        ASSERT_TRUE(coordinator.batches->send(message, Priority::kBulk));
+        EXPECT_TRUE(std::holds_alternative<StageReport>(coordinator.next()));
+        const Message said = coordinator.next();
+        ASSERT_TRUE(std::holds_alternative<Outcome>(said)) << said.index();
+        EXPECT_FALSE(std::get<Outcome>(said).drafted.empty());
+      } else {
+        ASSERT_TRUE(coordinator.control->send(message, Priority::kUrgent));
+      }
+    }
+    ASSERT_TRUE(another->send(Taps{.batch = BatchId(9), .layers = {77}}, Priority::kBulk));
+    EXPECT_NE(coordinator.complaint().find("after layer 77"), std::string::npos);
+  }
+}
+
+TEST(StageHost, StatesForAHeadAreRefusedByAStage) {
+  const auto host = open_host();
+  Coordinator coordinator(*host);
+  coordinator.set_up();
+  ASSERT_TRUE(coordinator.reach_taps()->send(Taps{}, Priority::kBulk));
+  EXPECT_NE(coordinator.complaint().find("no batch"), std::string::npos);
 }
 
 TEST(StageHost, WhatIsNoRecipeIsRefused) {
@@ -271,7 +313,7 @@ std::string heard_of(const std::optional<Message>& lie) {
   remote->start(heard, {.failed = [&](const Error& error) { fail("for good: " + error.message); },
                         .replaced = {},
                         .lost = [&](const Error& error, uint32_t) { fail(error.message); }});
-  remote->submit(Batch{.id = BatchId(7)});
+  remote->submit(kTarget, Batch{.id = BatchId(7)});
   std::unique_lock lock(mutex);
   EXPECT_TRUE(changed.wait_for(lock, std::chrono::minutes(1), [&] { return !failure.empty(); }));
   EXPECT_TRUE(failure.starts_with("host " + address.text() + ": ") || failure.starts_with("for good: ")) << failure;
@@ -287,6 +329,7 @@ TEST(RemotePipeline, AHostThatLiesIsNamed) {
   EXPECT_NE(heard_of(StageReport{.stage = StageId(3), .batch = BatchId(7)}).find("the report of stage 3"),
             std::string::npos);
   EXPECT_NE(heard_of(Taps{}).find("nobody asked"), std::string::npos);
+  EXPECT_NE(heard_of(TapsArrived{}).find("what only a head says"), std::string::npos);
   EXPECT_NE(heard_of(Batch{}).find("no stage sends"), std::string::npos);
   EXPECT_NE(heard_of(NextUnreachable{}).find("no reason to"), std::string::npos);
   EXPECT_NE(heard_of(Outcome{.batch = BatchId(7), .accepted = {{.sequence = SequenceId(0), .cell = Cell(1 << 20)}}})
@@ -327,7 +370,7 @@ TEST(Generation, StandsInForAFormerOneOnLikeProcessorsOnly) {
   RemotePlan plan{.hosts = {address}, .recipes = {stage_recipe(StageSort::kWhole)}, .alike = "IQ1_S"};
   Unreachable unreachable;
   const auto error_after = [&](const std::optional<Bits>& former) {
-    const auto generation = std::make_shared<Generation>(plan, plan.hosts, here, nullptr, unreachable, former);
+    const auto generation = std::make_shared<Generation>(plan, plan.hosts, here, WeightServers(), unreachable, former);
     const auto opened = generation->open(10);
     generation->close();
     return opened ? "none" : opened.error().error.message;
@@ -380,15 +423,15 @@ TEST(RemotePipeline, WhatIsSubmittedBeforeItIsResumedIsDropped) {
   remote->start(links, {.failed = {},
                         .replaced = [&](uint32_t generation) { note(replaced, generation); },
                         .lost = [](const Error& error, uint32_t) { ADD_FAILURE() << error.message; }});
-  remote->submit(Batch{.id = BatchId(1)});
+  remote->submit(kTarget, Batch{.id = BatchId(1)});
   ASSERT_TRUE(wait_for(came, 1));
   first.reset();
   ASSERT_TRUE(wait_for(replaced, 1));
-  remote->submit(Batch{.id = BatchId(2)});
+  remote->submit(kTarget, Batch{.id = BatchId(2)});
   remote->resume(replaced.front() + 1);  // of none that there is
-  remote->submit(Batch{.id = BatchId(3)});
+  remote->submit(kTarget, Batch{.id = BatchId(3)});
   remote->resume(replaced.front());
-  remote->submit(Batch{.id = BatchId(4)});
+  remote->submit(kTarget, Batch{.id = BatchId(4)});
   ASSERT_TRUE(wait_for(came, 2));
   EXPECT_EQ(came, (std::vector{BatchId(1), BatchId(4)}));
   EXPECT_EQ(second->stages(), 2u) << "the spare's connection, and the stage";

@@ -9,6 +9,7 @@
 
 #include "model/file_identity.h"
 #include "pipeline/recipe.h"
+#include "support/tiny_head.h"
 #include "support/tiny_model.h"
 #include "transport/remote_pipeline.h"
 #include "transport/stage_host.h"
@@ -124,6 +125,55 @@ TEST_P(FetchingParts, WhatWasFetchedIsNotSentAgain) {
 
 INSTANTIATE_TEST_SUITE_P(Files, FetchingParts, ::testing::Values(1, 3));
 
+// The stage is where the model is; the head's host has neither file.
+class FetchingAHead : public Fetching {
+ protected:
+  Result<std::unique_ptr<RemoteStages>> open_with_head(const StageHost& stage, const StageHost& there) {
+    sent_ = 0;
+    PipelineOptions options{.cuts = {{0, 8}}, .stage = {.n_cells = 64}};
+    options.stage.taps = head_.parameters().tapped_layers();
+    RemotePlan plan{.hosts = {stage.address()}, .secret = {}, .recipes = recipes_for(model_, options)};
+    plan.recipes[0].files.identity = model_.identity().value();
+    plan.n_tokens = options.guessable = model_.hparams().n_vocab;
+    options.candidates = 4;
+    plan.head = {.id = ModelId(1), .host = there.address(), .recipe = recipe_for(head_, options, 1), .file = &head_};
+    plan.head->recipe.files = {.path = "/nowhere/head.gguf",
+                               .target = "/nowhere/model.gguf",
+                               .identity = head_.identity().value(),
+                               .target_identity = model_.identity().value()};
+    plan.model = &model_;
+    plan.on_sent = [this](uint64_t, uint64_t) { return ++sent_, true; };
+    return open_remote_pipeline(std::move(plan));
+  }
+
+  const ModelFile& model_ = large_model();
+  const HeadFile head_ =
+      HeadFile::open(tiny_head(model_, {.kind = "eagle3", .own_output = false}).write(temp_path("large-eagle3.gguf")),
+                     model_)
+          .value();
+};
+
+TEST_F(FetchingAHead, ItGetsItsFileAndWhatItBorrows) {
+  const auto stage = host(), there = host(), again = host();
+  const auto opened = open_with_head(*stage, *there);
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_GT(sent_, 0u);
+  for (const char* words : {" of head.gguf in ", " of model.gguf in ", "the eagle3 head of "})
+    EXPECT_TRUE(said_.has(words)) << words << " in " << said_.text();
+  EXPECT_LT(bytes_kept({.folder = folder_}), head_.file_bytes() + model_.file_bytes() / 2);
+  ASSERT_TRUE(open_with_head(*stage, *again));
+  EXPECT_EQ(sent_, 0u);
+}
+
+TEST_F(FetchingAHead, WithoutFetchingTheErrorNamesTheFile) {
+  const auto stage = host();
+  const auto closed = StageHost::open({.listen = {"127.0.0.1", 0}, .secret = {}, .threads = 1}).value();
+  const auto refused = open_with_head(*stage, *closed);
+  ASSERT_FALSE(refused);
+  for (const std::string& words : {closed->address().text(), std::string("model.gguf"), std::string("--no-fetch")})
+    EXPECT_NE(refused.error().message.find(words), std::string::npos) << refused.error().message;
+}
+
 TEST_F(Fetching, WhatIsMissingIsLeftAHole) {
   const ModelFile& model = large_model();
   const StageRecipe recipe = recipes_for(model, {.cuts = {{0, 1}, {1, 2}, {2, 8}}, .stage = {.n_cells = 64}})[1];
@@ -131,7 +181,7 @@ TEST_F(Fetching, WhatIsMissingIsLeftAHole) {
   auto store = WeightStore::open({.folder = folder_}, *model.identity(), offered, [] { return false; }).value();
   for (const auto& block : store.missing()) {
     const WeightBlockAsked asked{.file = block.file, .block = block.block};
-    ASSERT_TRUE(store.put(block, read_weights(model, asked).value()));
+    ASSERT_TRUE(store.put(block, read_weights(model.files(), asked).value()));
   }
   ASSERT_TRUE(store.keep());
   EXPECT_LT(bytes_kept({.folder = folder_}), model.file_bytes() / 2);
@@ -178,7 +228,7 @@ TEST_F(Fetching, DamagedWeightsAreRefused) {
       offer_weights(model, recipes_for(model, {.cuts = {{0, 8}}, .stage = {.n_cells = 64}})[0]).value();
   auto store = WeightStore::open({.folder = folder_}, *model.identity(), offered, [] { return false; }).value();
   const WeightStore::Block block = store.missing()[1];
-  WeightBlock came = read_weights(model, {.file = block.file, .block = block.block}).value();
+  WeightBlock came = read_weights(model.files(), {.file = block.file, .block = block.block}).value();
   came.bytes[17] ^= 1;
   const Status damaged = store.put(block, came);
   ASSERT_FALSE(damaged);
@@ -187,8 +237,8 @@ TEST_F(Fetching, DamagedWeightsAreRefused) {
   EXPECT_FALSE(store.put(block, came));
   came.block += 1;
   EXPECT_FALSE(store.put(block, came));
-  EXPECT_FALSE(read_weights(model, {.file = 1, .block = 0}));
-  EXPECT_FALSE(read_weights(model, {.file = 0, .block = 1 << 30}));
+  EXPECT_FALSE(read_weights(model.files(), {.file = 1, .block = 0}));
+  EXPECT_FALSE(read_weights(model.files(), {.file = 0, .block = 1 << 30}));
 }
 
 TEST_F(Fetching, OfAFileThatWasCutNothingIsTakenForThere) {
@@ -203,7 +253,7 @@ TEST_F(Fetching, OfAFileThatWasCutNothingIsTakenForThere) {
     WeightStore store = store_of_it();
     all = store.missing().size();
     const auto block = store.missing().front();
-    ASSERT_TRUE(store.put(block, read_weights(model, {.file = block.file, .block = block.block}).value()));
+    ASSERT_TRUE(store.put(block, read_weights(model.files(), {.file = block.file, .block = block.block}).value()));
     ASSERT_TRUE(store.keep());
   }
   ASSERT_EQ(store_of_it().missing().size(), all - 1);

@@ -28,6 +28,7 @@ class TappedStates {
   // has been given to another.
   const float* state(Cell cell, int32_t layer) const;
   Token token(Cell cell) const;
+  void forget_all() { cells_.clear(); }
   size_t size() const { return cells_.size(); }
 
  private:
@@ -58,6 +59,7 @@ class HeadModule {
   virtual size_t guesses() const { return 1; }
 
   void receive(const Taps& taps) { states_.receive(taps); }
+  void forget_received() { states_.forget_all(); }
 
   // As StageRunner::enter.
   void enter(std::span<const PathUpdate> updates, std::span<const Row> rows);
