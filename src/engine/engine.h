@@ -75,6 +75,9 @@ class Engine {
   size_t waiting() const { return admission_.waiting(); }
   // Of all models, those that requests hold; finished ones do until they are released or their cells are needed.
   size_t held_cells() const;
+  // The same of the target alone, and how many it has.
+  size_t held_target_cells() const { return target().held_cells(); }
+  size_t target_cells() const { return static_cast<size_t>(target().n_cells()); }
   // Waits for the next event, handles all that has happened, feeds the first stage. What breaks one request ends that
   // request (Finish::kFailed); when a worker or the engine itself fails, all end, and this error is what every step
   // says once all is told that came before. When stages are lost, requests go on from their tokens to the same ones;
@@ -103,6 +106,7 @@ class Engine {
   Lookups lookups() const;                        // of all models
   uint64_t out_of_range() const;                  // numbers of the target's states that f16 could not hold
   int64_t batches() const { return n_batches_; }  // of the target
+  std::span<const StageClock> stages() const { return target().traffic().stages(); }  // likewise
   double now() const { return executor_->now(); }
   Exactness exactness() const { return executor_->exactness(); }
 

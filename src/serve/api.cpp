@@ -13,6 +13,7 @@
 
 #include "model/utf8.h"
 #include "serve/json_body.h"
+#include "serve/status_pages.h"
 
 namespace sluice {
 
@@ -87,12 +88,16 @@ struct ServeApi::Route {
   std::string_view method, path;  // a path that ends in * stands for all that begin so
   std::optional<Api> api;         // it generates
   ApiResult<Json> (ServeApi::*answer)(const HttpRequest&) const = nullptr;
-  bool open = false;  // to who has no key
+  bool open = false;                                                  // to who has no key
+  void (ServeApi::*look)(const std::shared_ptr<Exchange>&) = nullptr;  // at the engine
 };
 
 const ServeApi::Route* ServeApi::find_route(const HttpRequest& request) {
   static const Route kRoutes[] = {
       {"GET", "/health", {}, &ServeApi::health, /*open=*/true},
+      {"GET", "/metrics", {}, nullptr, /*open=*/false, &ServeApi::metrics},
+      {"GET", "/slots", {}, nullptr, /*open=*/false, &ServeApi::slots},
+      {"GET", "/props", {}, &ServeApi::props},
       {"GET", "/v1/models", {}, &ServeApi::models},
       {"GET", "/v1/models/*", {}, &ServeApi::model},
       {"POST", "/v1/chat/completions", Api::kChat},
@@ -144,7 +149,8 @@ std::optional<HttpReply> ServeApi::screen(const HttpRequest& request) const {
   if (route == nullptr)
     return reply_of({.status = 404,
                      .message = "there is nothing at this path: /v1/chat/completions, /v1/completions, /v1/models, "
-                                "/tokenize, /detokenize, /apply-template and /health are there",
+                                "/tokenize, /detokenize, /apply-template, /health, /metrics, /props and /slots are "
+                                "there",
                      .param = "",
                      .code = "unknown_url"});
   if (request.method == route->method) return std::nullopt;
@@ -170,6 +176,7 @@ void ServeApi::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
     try {
       const Route& route = *find_route(request);
       if (route.api) return generate(*route.api, request, exchange);
+      if (route.look != nullptr) return (this->*route.look)(exchange);
       const auto answer = (this->*route.answer)(request);
       exchange->reply(answer ? HttpReply{.status = 200, .body = text_of(*answer)} : reply_of(answer.error()));
     } catch (const std::bad_alloc&) {
@@ -201,6 +208,21 @@ ApiResult<Json> ServeApi::health(const HttpRequest&) const {
     return tl::unexpected<ApiError>(
         {.status = 503, .message = load.trouble, .param = "", .code = "engine_unavailable"});
   return Json{{"status", "ok"}, {"running", load.running}, {"waiting", load.waiting}};
+}
+
+ApiResult<Json> ServeApi::props(const HttpRequest&) const { return props_page(session_, defaults_); }
+
+// What looks at the engine may outlive this.
+void ServeApi::metrics(const std::shared_ptr<Exchange>& exchange) {
+  engine_.look([exchange, model = defaults_.model](const EngineReport& report) {
+    exchange->reply({.status = 200, .body = metrics_page(report, model), .type = kMetricsType});
+  });
+}
+
+void ServeApi::slots(const std::shared_ptr<Exchange>& exchange) {
+  engine_.look([exchange, &session = session_, defaults = defaults_](const EngineReport& report) {
+    exchange->reply({.status = 200, .body = text_of(slots_page(report, session, defaults))});
+  });
 }
 
 ApiResult<Json> ServeApi::model(const HttpRequest& request) const {

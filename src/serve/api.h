@@ -36,12 +36,15 @@ class ServeApi {
   bool is_known(const std::string& authorization) const;
 
   ApiResult<Json> health(const HttpRequest& request) const;
+  ApiResult<Json> props(const HttpRequest& request) const;
   ApiResult<Json> models(const HttpRequest& request) const;
   ApiResult<Json> model(const HttpRequest& request) const;
   ApiResult<Json> tokenize(const HttpRequest& request) const;
   ApiResult<Json> detokenize(const HttpRequest& request) const;
   ApiResult<Json> apply_template(const HttpRequest& request) const;
   void generate(Api api, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void metrics(const std::shared_ptr<Exchange>& exchange);
+  void slots(const std::shared_ptr<Exchange>& exchange);
 
   const Session& session_;
   EngineThread& engine_;

@@ -58,6 +58,17 @@ void EngineThread::cancel(JobId job) {
   ordered_.notify_one();
 }
 
+void EngineThread::look(std::function<void(const EngineReport&)> tell) {
+  std::unique_lock lock(mutex_);
+  if (failed_) {
+    const EngineReport report = last_report_;
+    lock.unlock();
+    return tell(report);
+  }
+  orders_.push_back(Look{std::move(tell)});
+  ordered_.notify_one();
+}
+
 EngineThread::Load EngineThread::load() const {
   const std::lock_guard lock(mutex_);
   Load load = load_;
@@ -92,13 +103,15 @@ std::deque<EngineThread::Order> EngineThread::orders() {
 }
 
 void EngineThread::obey(Begin& begin) {
-  if (engine_->waiting() >= most_waiting_)
+  if (engine_->waiting() >= most_waiting_) {
+    ++tally_.refused;
     return begin.job.tell(
         failure({.status = 429,
                  .message = "the queue is full: " + std::to_string(engine_->waiting()) +
                             " requests wait for room in the KV cache (--queue); ask again when some have ended",
                  .param = "",
                  .code = "queue_full"}));
+  }
   RequestSpec spec = begin.job.spec;
   spec.shares = with_most_in_common(spec.prompt);
   std::optional<AutoTrial> trial;
@@ -118,7 +131,7 @@ void EngineThread::obey(Begin& begin) {
 void EngineThread::obey(const Cancel& cancel) {
   if (!talks_.contains(cancel.id)) return;
   engine_->cancel(talks_.at(cancel.id).request);
-  forget(cancel.id);
+  forget(cancel.id, Finish::kCancelled);
 }
 
 // The request, running or not, with which this prompt has most cells in common.
@@ -159,6 +172,7 @@ Status EngineThread::take(const Progress& news) {
   if (speaking == speaking_.end()) return {};  // it was cancelled
   const JobId id = speaking->second;
   Talk& talk = talks_.at(id);
+  if (!news.tokens.empty()) came(talk, news.tokens.size());
   std::string text;
   for (const Token token : news.tokens) {
     ++talk.n_tokens;
@@ -183,12 +197,29 @@ Status EngineThread::end(JobId id, Finish finish, std::string text) {
   if (finish == Finish::kFailed)
     end.error = refusal_of({ErrorKind::kRuntime, engine_->request(talk.request).error.message});
   talk.job.tell({.text = std::move(text), .end = std::move(end)});
-  forget(id);
+  forget(id, finish);
   return {};
 }
 
-void EngineThread::forget(JobId id) {
+// Tokens of an answer, all at once.
+void EngineThread::came(Talk& talk, size_t n_tokens) {
+  const double now = engine_->now();
+  if (!talk.last_came) {
+    const RequestStats& stats = engine_->request(talk.request).stats;
+    tally_.first_token.saw(stats.first_token - stats.submitted);
+    talk.last_came = now;
+    if (--n_tokens == 0) return;
+  }
+  tally_.next_token.saw((now - *talk.last_came) / static_cast<double>(n_tokens), n_tokens);
+  talk.last_came = now;
+}
+
+void EngineThread::forget(JobId id, Finish finish) {
   const RequestId request = talks_.at(id).request;
+  const Request& ended = engine_->request(request);
+  tally_.counts.add(ended);
+  ++tally_.ended[static_cast<size_t>(finish)];
+  if (finish != Finish::kCancelled) tally_.whole.saw(engine_->now() - ended.stats.submitted);
   talks_.erase(id);
   speaking_.erase(request);
   kept_.push_back(request);
@@ -201,13 +232,17 @@ void EngineThread::break_down(const Error& error) {
   std::deque<Order> late;
   {
     const std::lock_guard lock(mutex_);
+    last_report_ = report();
+    last_report_.trouble = error.message;
     failed_ = error;
     late = std::exchange(orders_, {});
   }
   const AnswerNews news = failure(refusal_of({ErrorKind::kRuntime, error.message}));
   for (const auto& [id, talk] : talks_) talk.job.tell(news);
-  for (const Order& order : late)
+  for (const Order& order : late) {
     if (const auto* begin = std::get_if<Begin>(&order)) begin->job.tell(news);
+    if (const auto* look = std::get_if<Look>(&order)) look->tell(last_report_);
+  }
   broken_(error);
 }
 
@@ -230,6 +265,41 @@ Usage EngineThread::usage_of(const Talk& talk) const {
           .decode_seconds = figures.decode_seconds};
 }
 
+Slot EngineThread::slot_of(const Talk& talk) const {
+  const Request& request = engine_->request(talk.request);
+  const auto room = static_cast<size_t>(session_.options().context) - request.n_prompt();
+  return {.request = request.id,
+          .method = std::string(request.method.name),
+          .source = request.source_name(),
+          .sampling = request.spec.sampling,
+          .prompt_tokens = request.n_prompt(),
+          .answer_tokens = request.n_answer(),
+          .max_tokens = std::min(static_cast<size_t>(request.spec.max_tokens), room)};
+}
+
+EngineReport EngineThread::report() const {
+  EngineReport report = tally_;
+  report.waiting = engine_->waiting();
+  report.running = talks_.size() - std::min(talks_.size(), report.waiting);
+  report.trouble = load_.trouble;
+  for (const auto& [id, talk] : talks_) {
+    const Request& request = engine_->request(talk.request);
+    report.counts.add(request);
+    if (!request.sequence.valid()) continue;  // it waits
+    report.slots.push_back(slot_of(talk));
+    const Residency& there = request.residency(kTarget);
+    report.cells_running += there.committed().size() + there.n_entered();
+  }
+  report.cells = engine_->target_cells();
+  report.cells_held = engine_->held_target_cells();
+  report.cells_running = std::min(report.cells_running, report.cells_held);
+  for (const StageClock& stage : engine_->stages()) report.stage_busy.push_back(stage.busy);
+  report.batches = engine_->batches();
+  report.coordinator_seconds = engine_->coordinator_seconds();
+  return report;
+}
+
+// What the engine is at, for who asks from other threads.
 void EngineThread::publish() {
   const std::lock_guard lock(mutex_);
   load_.waiting = engine_->waiting();

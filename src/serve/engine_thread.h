@@ -16,6 +16,7 @@
 
 #include "chat/stop_strings.h"
 #include "serve/api_error.h"
+#include "serve/tally.h"
 #include "session/auto_trial.h"
 #include "session/session.h"
 
@@ -72,6 +73,8 @@ class EngineThread {
     std::string trouble;  // why nothing can be answered now; empty: it can
   };
   Load load() const;
+  // Has `tell` called once, by the engine's thread between two batches, or at once if the engine has failed.
+  void look(std::function<void(const EngineReport&)> tell);
 
  private:
   struct Talk {
@@ -81,6 +84,7 @@ class EngineThread {
     StopStrings stops;
     std::optional<AutoTrial> trial;
     int64_t n_tokens = 0;
+    std::optional<double> last_came = {};  // when the newest tokens did
   };
   struct Begin {
     JobId id;
@@ -89,20 +93,27 @@ class EngineThread {
   struct Cancel {
     JobId id;
   };
-  using Order = std::variant<Begin, Cancel>;
+  struct Look {
+    std::function<void(const EngineReport&)> tell;
+  };
+  using Order = std::variant<Begin, Cancel, Look>;
 
   void run();
   bool ending() const;
   std::deque<Order> orders();
   void obey(Begin& begin);
   void obey(const Cancel& cancel);
+  void obey(const Look& look) { look.tell(report()); }
   Status step();
   Status take(const Progress& news);
   Status end(JobId id, Finish finish, std::string text);
-  void forget(JobId id);
+  void came(Talk& talk, size_t n_tokens);
+  void forget(JobId id, Finish finish);
   void break_down(const Error& error);
   std::optional<RequestId> with_most_in_common(const std::vector<Token>& prompt) const;
   Usage usage_of(const Talk& talk) const;
+  Slot slot_of(const Talk& talk) const;
+  EngineReport report() const;
   void publish();
 
   const Session& session_;
@@ -114,11 +125,13 @@ class EngineThread {
   std::map<JobId, Talk> talks_;
   std::map<RequestId, JobId> speaking_;
   std::deque<RequestId> kept_;  // that have ended, the oldest first
+  EngineReport tally_;          // what was counted of requests that have ended, and of tokens
 
   mutable std::mutex mutex_;
   std::condition_variable ordered_;
   std::deque<Order> orders_;
   std::optional<Error> failed_;
+  EngineReport last_report_;  // if it has failed
   bool ending_ = false;
   JobId next_job_ = 0;
   Load load_;

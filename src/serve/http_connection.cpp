@@ -188,7 +188,7 @@ void HttpConnection::watch() {
 
 void HttpConnection::answer(HttpReply reply) {
   http::response<http::string_body> response(static_cast<http::status>(reply.status), chunked_ ? 11 : 10);
-  response.set(http::field::content_type, "application/json");
+  response.set(http::field::content_type, reply.type);
   for (const auto& [name, value] : reply.headers) response.set(name, value);
   response.keep_alive(keep_alive_);
   response.body() = std::move(reply.body);

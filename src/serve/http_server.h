@@ -23,8 +23,9 @@ struct HttpRequest {
 
 struct HttpReply {
   int status = 200;
-  std::string body;  // JSON
+  std::string body;
   std::vector<std::pair<std::string, std::string>> headers = {};
+  std::string type = "application/json";
 };
 
 // Where the reply to one request goes. Thread safety: any thread. What is said after the client has gone is dropped.

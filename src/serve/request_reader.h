@@ -23,9 +23,10 @@ struct Asked {
   bool stream = false, include_usage = false;
 };
 
-// What requests get that do not say.
+// What requests get that do not say, and what there is.
 struct ServeDefaults {
   std::string model;                  // its name: other names are refused
+  int32_t slots = 1;                  // requests with a full context that may run at a time
   std::optional<int32_t> max_tokens;  // none: as many as the context leaves
   std::optional<uint64_t> seed;       // none: a new one for each
 };

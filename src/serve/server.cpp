@@ -12,8 +12,10 @@ Result<std::unique_ptr<Server>> Server::open(const Session& session, const Serve
     raw->failure_ = error;
   };
   server->engine_ = std::make_unique<EngineThread>(session, std::move(engine), options.queue, broken);
-  const ServeDefaults defaults{
-      .model = session.model().hparams().name, .max_tokens = options.max_tokens, .seed = options.seed};
+  const ServeDefaults defaults{.model = session.model().hparams().name,
+                               .slots = options.concurrency,
+                               .max_tokens = options.max_tokens,
+                               .seed = options.seed};
   server->api_ = std::make_unique<ServeApi>(session, *server->engine_, defaults, options.api_key);
   HttpOptions http = options.http;
   http.beyond_loopback = !options.api_key.empty();
