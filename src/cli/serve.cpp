@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <fstream>
 
 #include "cli/commands.h"
@@ -21,6 +22,7 @@ struct ServeCommand {
   SessionOptions session;
   ServerOptions server;
   std::string key_file;
+  double drain = 20;  // seconds, as of sluice stage
 };
 
 Result<std::string> read_key(const ServeCommand& options) {
@@ -38,9 +40,16 @@ Result<std::string> read_key(const ServeCommand& options) {
   return key;
 }
 
-// Until an interrupt comes, or the engine has failed for good.
-Status wait(const Server& server) {
+// Until an interrupt comes and those who asked before are answered, or the engine has failed for good.
+Status wait(Server& server, double drain) {
   while (!interrupted() && !server.failure()) wait_for_interrupt(/*at_most_ms=*/200);
+  if (interrupted_by_terminate() && drain > 0 && server.at_work() > 0) {
+    std::fprintf(stderr,
+                 "sluice serve: no further requests; ends when those that it has are answered, at the latest in %g s "
+                 "(a second signal: at once)\n",
+                 drain);
+    server.drain(drain);
+  }
   const auto failure = server.failure();
   return failure ? tl::unexpected<Error>(*failure) : Status();
 }
@@ -59,7 +68,7 @@ Status serve(const CLI::App& command, ServeCommand options) {
                   fmt::format("{} request{}", options.server.concurrency, options.server.concurrency == 1 ? "" : "s"),
                   session.options().context, session.options().request.method,
                   options.server.api_key.empty() ? "this machine only" : "who has the key")));
-  return wait(*server);
+  return wait(*server, options.drain);
 }
 
 void add_server_options(CLI::App& command, ServeCommand& options) {
@@ -93,6 +102,11 @@ void add_server_options(CLI::App& command, ServeCommand& options) {
                   "Seconds that a client has to send a request, or the next one, and to take what it is sent")
       ->capture_default_str()
       ->check(number(0.1, 86'400));
+  command
+      .add_option("--drain", options.drain,
+                  "Seconds at most that SIGTERM waits for answers that are being made (0: it breaks into them)")
+      ->capture_default_str()
+      ->check(number(0, 86'400));
   begin_group(command, kCommonGroup);
 }
 

@@ -23,6 +23,14 @@ using Json = nlohmann::ordered_json;
 
 HttpReply reply_of(const ApiError& error) { return {.status = error.status, .body = text_of(error.to_json())}; }
 
+ApiError draining_error() {
+  return {.status = 503,
+          .message = "this server is ending and takes no further requests: ask another one, or this one when it is "
+                     "there again",
+          .param = "",
+          .code = "draining"};
+}
+
 // Of equal length whatever the text, so that comparing two tells nothing of either.
 std::array<unsigned char, 32> digest(std::string_view text) {
   std::array<unsigned char, 32> bytes{};
@@ -153,7 +161,8 @@ std::optional<HttpReply> ServeApi::screen(const HttpRequest& request) const {
                                 "there",
                      .param = "",
                      .code = "unknown_url"});
-  if (request.method == route->method) return std::nullopt;
+  if (request.method == route->method)
+    return route->api && draining_ ? std::optional(reply_of(draining_error())) : std::nullopt;
   HttpReply reply = reply_of({.status = 405,
                               .message = "this path takes " + std::string(route->method),
                               .param = "",
@@ -189,6 +198,7 @@ void ServeApi::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
 
 void ServeApi::generate(Api api, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
   const auto refuse = [&](const ApiError& error) { exchange->reply(reply_of(error)); };
+  if (draining_) return refuse(draining_error());
   const auto body = parse_body(request.body);
   if (!body) return refuse(body.error());
   auto asked = api == Api::kChat ? read_chat(session_, defaults_, *body) : read_completion(session_, defaults_, *body);
@@ -203,6 +213,7 @@ void ServeApi::generate(Api api, const HttpRequest& request, const std::shared_p
 }
 
 ApiResult<Json> ServeApi::health(const HttpRequest&) const {
+  if (draining_) return tl::unexpected<ApiError>(draining_error());
   const EngineThread::Load load = engine_.load();
   if (!load.trouble.empty())
     return tl::unexpected<ApiError>(

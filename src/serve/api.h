@@ -1,6 +1,7 @@
 // What is answered to which request.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/thread_pool.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -25,6 +26,8 @@ class ServeApi {
   ~ServeApi();
 
   HttpServer::Handler handler();
+  // From now on nothing is generated for who comes. Thread safety: any thread.
+  void drain() { draining_ = true; }
 
  private:
   using Json = nlohmann::ordered_json;
@@ -51,6 +54,7 @@ class ServeApi {
   ServeDefaults defaults_;
   std::string api_key_;
   std::time_t opened_;
+  std::atomic<bool> draining_ = false;
   boost::asio::thread_pool reading_{1};
 };
 

@@ -149,6 +149,7 @@ void HttpConnection::got_body() {
   request.path.resize(std::min(request.path.find('?'), request.path.size()));
   count_body(request.body.size());
   state_ = State::kAnswering;
+  count_exchange(true);
   watch();
   shared_.handler.handle(std::move(request), std::make_shared<Reply>(*this));
 }
@@ -250,6 +251,7 @@ void HttpConnection::finish() {
   ++number_;
   gone_ = {};
   count_body(0);
+  count_exchange(false);
   if (!keep_alive_) return linger();
   read_head();
 }
@@ -283,6 +285,7 @@ void HttpConnection::close() {
   error_code ignored;
   socket_.close(ignored);
   count_body(0);
+  count_exchange(false);
   shared_.ended(shared_from_this());
 }
 
@@ -302,6 +305,11 @@ void HttpConnection::expire_after(std::chrono::milliseconds time) {
 void HttpConnection::stop_timer() {
   ++timer_number_;
   timer_.cancel();
+}
+
+void HttpConnection::count_exchange(bool under_way) {
+  if (under_way == std::exchange(exchanging_, under_way)) return;
+  under_way ? ++shared_.exchanges : --shared_.exchanges;
 }
 
 void HttpConnection::count_body(uint64_t bytes) {

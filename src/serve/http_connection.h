@@ -1,6 +1,7 @@
 // One client of the HTTP server. Of this folder only.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -23,6 +24,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     std::chrono::milliseconds idle;
     uint64_t body_bytes = 0;                                            // of all connections
     std::function<void(const std::shared_ptr<HttpConnection>&)> ended;  // once
+    std::atomic<size_t> exchanges = 0;  // requests that have come and whose reply has not gone
   };
 
   // REQUIRES: `shared` outlives it.
@@ -56,6 +58,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void expire_after(std::chrono::milliseconds time);
   void stop_timer();
   void count_body(uint64_t bytes);
+  void count_exchange(bool under_way);
 
   boost::asio::ip::tcp::socket socket_;
   Shared& shared_;
@@ -70,6 +73,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool said_ = false;          // all of it
   uint64_t number_ = 0;        // of the request, by which replies to former ones are told
   uint64_t counted_ = 0;       // bytes of its body, in Shared::body_bytes
+  bool exchanging_ = false;    // in Shared::exchanges
   std::function<void()> gone_;
   std::string waiting_, going_;  // bytes to be sent, and being sent
   bool writing_ = false;

@@ -54,6 +54,8 @@ class HttpServer::Impl {
     return (at.address().is_v6() ? "[" + host + "]" : host) + ":" + std::to_string(at.port());
   }
 
+  size_t exchanges() const { return shared_.exchanges; }
+
   void stop() {
     if (!thread_.joinable()) return;
     asio::post(io_, [this] {
@@ -114,6 +116,7 @@ HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HttpServer::~HttpServer() = default;
 
 std::string HttpServer::address() const { return impl_->address(); }
+size_t HttpServer::exchanges() const { return impl_->exchanges(); }
 void HttpServer::stop() { impl_->stop(); }
 
 }  // namespace sluice

@@ -67,6 +67,8 @@ class HttpServer {
   ~HttpServer();
 
   std::string address() const;  // HOST:PORT, with the port that was chosen
+  // Requests that have come and whose reply has not gone, all of it. Thread safety: any thread.
+  size_t exchanges() const;
   // Closes all connections; nothing of the handler is called any more. Exchanges may still be used.
   void stop();
 

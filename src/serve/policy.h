@@ -27,6 +27,9 @@ inline constexpr size_t kLingerBytes = size_t{16} << 20;
 // Before connections are taken again, when the system had no more of them.
 inline constexpr std::chrono::milliseconds kAcceptAgain{100};
 
+// How often it is looked whether all are answered, where the server ends after that.
+inline constexpr std::chrono::milliseconds kLookWhetherDone{10};
+
 // Seconds after which the engine looks for new requests although nothing has happened.
 inline constexpr double kLookForNews = 0.02;
 // Requests that have ended and whose cells are kept until somebody needs them: the next turn of a chat begins there.

@@ -1,6 +1,10 @@
 #include "serve/server.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
+
+#include "serve/policy.h"
 
 namespace sluice {
 
@@ -27,6 +31,13 @@ Server::~Server() {
   if (http_) http_->stop();
   api_.reset();
   engine_.reset();
+}
+
+void Server::drain(double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  api_->drain();
+  while (at_work() > 0 && !failure() && Clock::now() < until) std::this_thread::sleep_for(policy::kLookWhetherDone);
 }
 
 std::optional<Error> Server::failure() const {

@@ -46,6 +46,40 @@ TEST(ServeCommand, SaysWhereItIsAndEndsWhenItIsTold) {
   }
 }
 
+// Asks for a stream, sends the signals once it has begun, and says what came.
+constexpr const char* kSignalsInTheMiddle = R"(
+import http.client, json, os, signal, sys, time, urllib.request
+url, pid, signals = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+body = {"prompt": "one two", "max_tokens": 20, "ignore_eos": True, "stream": True}
+answer = urllib.request.urlopen(url + "/completions", json.dumps(body).encode())
+answer.readline()
+for _ in range(signals):
+    os.kill(pid, signal.SIGTERM)
+    time.sleep(0.3)
+try:
+    whole = answer.read().endswith(b"data: [DONE]\n\n")
+except (http.client.IncompleteRead, ConnectionError):
+    whole = False
+sys.exit(0 if whole == (signals == 1) else 1)
+)";
+
+TEST(ServeCommand, AnswersWhoHasAskedBeforeItEndsUnlessItIsToldTwice) {
+  const std::string script = write_file("signals.py", kSignalsInTheMiddle);
+  const std::string slow = write_file("slow.json", R"({"stage": {"points": [[1, 0.1], [256, 0.1]]}})");
+  for (const int signals : {1, 2}) {
+    Program program(serve_with({"--profile", slow, "--method", "ar"}));
+    const std::string url = url_of(program);
+    ASSERT_FALSE(url.empty());
+    EXPECT_EQ(std::system(("python3 " + script + " " + url + " " + std::to_string(program.pid()) + " " +
+                           std::to_string(signals))
+                              .c_str()),
+              0);
+    const Ran ran = program.wait();
+    EXPECT_EQ(ran.status, signals == 1 ? 0 : -SIGTERM);
+    EXPECT_TRUE(ran.err.starts_with("sluice serve: no further requests")) << ran.err;
+  }
+}
+
 TEST(ServeCommand, RefusesWhatMakesNoSense) {
   EXPECT_TRUE(fails(refused({"--host", "0.0.0.0"}), 2, {"--host", "--api-key"}));
   EXPECT_TRUE(fails(refused({"--api-key-file", "/no/such/file"}), 2, {"--api-key-file", "/no/such/file"}));
@@ -53,6 +87,7 @@ TEST(ServeCommand, RefusesWhatMakesNoSense) {
   EXPECT_TRUE(fails(refused({"--api-key", "with space"}), 2, {"--api-key"}));
   EXPECT_TRUE(fails(refused({"--concurrency", "0"}), 2, {"--concurrency"}));
   EXPECT_TRUE(fails(refused({"--port", "70000"}), 2, {"--port"}));
+  EXPECT_TRUE(fails(refused({"--drain", "-1"}), 2, {"--drain"}));
   Program first(serve_with({}));
   const std::string url = url_of(first);
   const std::string port = url.substr(url.rfind(':') + 1, url.rfind('/') - url.rfind(':') - 1);

@@ -77,6 +77,43 @@ TEST(ServeConnections, AServerMayEndWhileItAnswers) {
   EXPECT_TRUE(client.ended());
 }
 
+// Of a few tokens from the slow session, so that something happens before it ends.
+json unhurried(bool stream) {
+  json body = endless(stream);
+  body["max_tokens"] = 12;
+  return body;
+}
+
+TEST(ServeConnections, AServerThatDrainsAnswersWhoHasAskedAndNobodyElse) {
+  const auto server = serve({}, slow_session());
+  HttpClient streaming(server->address()), whole(server->address());
+  streaming.send(http_request("POST", kCompletions, unhurried(true).dump()));
+  whole.send(http_request("POST", kCompletions, unhurried(false).dump()));
+  ASSERT_TRUE(soon_at_work(*server, 2));
+  EXPECT_EQ(server->at_work(), 2u);
+  std::thread draining([&] { server->drain(60); });
+  HttpAnswer late;
+  EXPECT_TRUE(soon([&] {
+    late = post(server->address(), kCompletions, {{"prompt", "one"}, {"max_tokens", 1}});
+    return late.status == 503;
+  }));
+  EXPECT_EQ(late.json()["error"]["code"], "draining") << late.body;
+  EXPECT_EQ(ask(server->address(), "GET", "/health").status, 503);
+  EXPECT_TRUE(events_of(streaming.read().body).back().is_null());
+  EXPECT_EQ(whole.read().json()["usage"]["completion_tokens"], 12);
+  draining.join();
+  EXPECT_EQ(server->at_work(), 0u);
+}
+
+TEST(ServeConnections, DrainingHasAnEnd) {
+  const auto server = serve({}, slow_session());
+  HttpClient client(server->address());
+  client.send(http_request("POST", kCompletions, endless(true).dump()));
+  ASSERT_TRUE(soon_at_work(*server, 1));
+  server->drain(0.2);
+  EXPECT_EQ(server->at_work(), 1u);
+}
+
 TEST(ServeConnections, WhatEndsTheEngineIsToldToAll) {
   const std::string model = temp_path("spoilt.gguf");
   std::filesystem::copy_file(served_model(), model);
