@@ -8,5 +8,6 @@ namespace sluice::test {
 
 int64_t allocations();     // by all threads so far
 size_t allocated_bytes();  // likewise, what was given back included
+int64_t live_bytes();      // what was not given back, as malloc rounds it
 
 }  // namespace sluice::test
