@@ -42,6 +42,7 @@ Request::Request(RequestId request_id, RequestSpec request_spec)
                   .target = {},
                   .drafts = {}} {
   stats.prompt_tokens = static_cast<int64_t>(spec.prompt.size());
+  spec.sampling.answer_from = static_cast<int32_t>(spec.prompt.size());
 }
 
 const Residency& Request::residency(ModelId model) const { return of_model(speculation, model); }

@@ -60,6 +60,13 @@ ApiStatus read_repeat_penalty(const json& value, const std::string& param, Asked
   return read_float<&SamplingParams::repeat_penalty>(value, param, 0, 100, true, asked);
 }
 
+ApiStatus read_presence_penalty(const json& value, const std::string& param, Asked& asked) {
+  return read_float<&SamplingParams::presence_penalty>(value, param, -2, 2, false, asked);
+}
+ApiStatus read_frequency_penalty(const json& value, const std::string& param, Asked& asked) {
+  return read_float<&SamplingParams::frequency_penalty>(value, param, -2, 2, false, asked);
+}
+
 ApiStatus read_top_k(const json& value, const std::string& param, Asked& asked) {
   SLUICE_API_TRY(asked.spec.sampling.top_k, whole(value, param, 0, INT32_MAX));
   return {};
@@ -139,6 +146,8 @@ constexpr Parameter kParameters[] = {{"model", nothing},
                                      {"top_k", read_top_k},
                                      {"min_p", read_min_p},
                                      {"repeat_penalty", read_repeat_penalty},
+                                     {"presence_penalty", read_presence_penalty},
+                                     {"frequency_penalty", read_frequency_penalty},
                                      {"logit_bias", read_logit_bias},
                                      {"seed", read_seed},
                                      {"stop", read_stop},
@@ -154,8 +163,6 @@ struct Fixed {
 const std::vector<Fixed>& fixed_parameters() {
   static const std::vector<Fixed> fixed = {{"n", 1},
                                            {"best_of", 1},
-                                           {"presence_penalty", 0},
-                                           {"frequency_penalty", 0},
                                            {"logprobs", false},
                                            {"top_logprobs", 0},
                                            {"echo", false},

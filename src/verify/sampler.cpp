@@ -73,6 +73,12 @@ Status check(const SamplingParams& params, int32_t n_vocab) {
   if (!(params.repeat_penalty > 0.0f) || !std::isfinite(params.repeat_penalty))
     return input_error("the repetition penalty must be a positive number (1 is off), not " +
                        std::to_string(params.repeat_penalty));
+  for (const auto& [name, penalty] :
+       {std::pair("presence", params.presence_penalty), std::pair("frequency", params.frequency_penalty)})
+    if (!std::isfinite(penalty))
+      return input_error("the " + std::string(name) + " penalty must be a finite number (0 is off)");
+  if (params.answer_from < 0)
+    return input_error("the answer must begin at position 0 or later, not " + std::to_string(params.answer_from));
   if (!(params.accept_p > 0.0f && params.accept_p <= 1.0f))
     return input_error(
         "the share of the target's mass in which guesses are accepted must be above 0 and at most 1, not " +
@@ -180,12 +186,25 @@ double Sampler::normaliser() {
   return best_ + log_f64(sum_in_lanes(terms_.size(), [&](size_t i) { return terms_[i]; }));
 }
 
+float& Sampler::logit(Token token) {
+  SLUICE_CHECK(token >= 0 && static_cast<size_t>(token) < logits_.size(), "a token outside the vocabulary");
+  return logits_[token];
+}
+
+void Sampler::penalise_answer(const SamplingParams& params, std::span<const Token> history) {
+  const auto answer = history.subspan(std::min(history.size(), static_cast<size_t>(params.answer_from)));
+  said_.assign(answer.begin(), answer.end());
+  std::sort(said_.begin(), said_.end());
+  for (auto at = said_.begin(); at != said_.end();) {
+    const auto end = std::upper_bound(at, said_.end(), *at);
+    const float penalty = params.presence_penalty + static_cast<float>(end - at) * params.frequency_penalty;
+    logit(*at) = usable(logit(*at) - penalty);
+    at = end;
+  }
+}
+
 // What changes the logits of single tokens.
 void Sampler::adjust(const SamplingParams& params, std::span<const Token> history) {
-  const auto logit = [this](Token token) -> float& {
-    SLUICE_CHECK(token >= 0 && static_cast<size_t>(token) < logits_.size(), "a token outside the vocabulary");
-    return logits_[token];
-  };
   if (params.repeat_penalty != 1.0f) {
     seen_.assign(logits_.size(), false);
     for (const Token token : history) {
@@ -195,8 +214,10 @@ void Sampler::adjust(const SamplingParams& params, std::span<const Token> histor
       value = usable(value > 0.0f ? value / params.repeat_penalty : value * params.repeat_penalty);
     }
   }
+  const bool counts = params.presence_penalty != 0.0f || params.frequency_penalty != 0.0f;
+  if (counts) penalise_answer(params, history);
   for (const auto& [token, bias] : params.logit_bias) logit(token) = usable(logit(token) + bias);
-  if (params.repeat_penalty != 1.0f || !params.logit_bias.empty()) best_ = maximum_of_all();
+  if (params.repeat_penalty != 1.0f || counts || !params.logit_bias.empty()) best_ = maximum_of_all();
 }
 
 Token Sampler::likeliest() const {

@@ -27,8 +27,9 @@ struct Draw {
 };
 
 // Order of the parameters: repetition penalty (each distinct token of the history once: a positive logit is divided by
-// it, another multiplied), logit bias, temperature, top-k, top-p, min-p; each filter sees the renormalised survivors of
-// the one before it. Top-k keeps exactly k tokens; top-p the fewest likeliest whose mass is at least p; equally likely
+// it, another multiplied), presence and frequency penalty (presence + n frequency is taken off the logit of a token that
+// the history holds n > 0 times from position answer_from on), logit bias, temperature, top-k, top-p, min-p; each filter
+// sees the renormalised survivors of the one before it. Top-k keeps exactly k tokens; top-p the fewest likeliest whose mass is at least p; equally likely
 // tokens go in the order of their ids. Temperature 0 is the argmax, ties to the lowest id, and ignores the filters.
 //
 // Otherwise the token is drawn by Gumbel-max: argmax over the surviving ids of logit / T + gumbel(site, id), ties to
@@ -73,6 +74,8 @@ class Sampler {
   double normaliser();
   float maximum_of_all();
   void adjust(const SamplingParams& params, std::span<const Token> history);
+  void penalise_answer(const SamplingParams& params, std::span<const Token> history);
+  float& logit(Token token);
   Token likeliest() const;
   void weigh(float temperature);
   void select(size_t count);
@@ -92,6 +95,7 @@ class Sampler {
   std::vector<double> probabilities_;         // [n_vocab] of probabilities()
   double normaliser_ = 0.0;  // log of the sum of the exponentials of the logits before penalty and bias
   std::vector<bool> seen_;   // scratch of adjust(): the tokens that the history holds
+  std::vector<Token> said_;  // likewise: those of the answer, by id
 };
 
 }  // namespace sluice

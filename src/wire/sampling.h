@@ -19,14 +19,17 @@ enum class Rule : uint8_t {
 };
 inline bool is_lossy(Rule rule) { return rule == Rule::kRelaxed || rule == Rule::kTopP; }
 
-// How the next token is drawn from the logits. The order is: repetition penalty, logit bias, temperature, top-k, top-p,
-// min-p.
+// How the next token is drawn from the logits. The order is: repetition penalty, presence and frequency penalty, logit
+// bias, temperature, top-k, top-p, min-p.
 struct SamplingParams {
   float temperature = 0.0f;  // 0: greedy
   int32_t top_k = 0;         // 0: off
   float top_p = 1.0f;        // 1: off
   float min_p = 0.0f;        // 0: off
   float repeat_penalty = 1.0f;
+  // Taken off the logit of each token that the answer holds: once, and as often as it holds it.
+  float presence_penalty = 0.0f, frequency_penalty = 0.0f;
+  int32_t answer_from = 0;  // the position of the answer's first token
   uint64_t seed = 0;
   uint32_t choice = 0;                              // which of n answers to the same prompt
   std::vector<std::pair<Token, float>> logit_bias;  // added to the logit

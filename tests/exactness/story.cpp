@@ -25,6 +25,8 @@ SamplingParams random_sampling(Dice& dice, int32_t n_vocab) {
   s.choice = static_cast<uint32_t>(dice.below(3));
   for (int32_t n = dice.pick({0, 0, 1, 4}); n > 0; --n)
     s.logit_bias.emplace_back(dice.below(n_vocab), static_cast<float>(20.0 * dice.uniform() - 10.0));
+  s.presence_penalty = dice.pick({0.0f, 0.0f, 0.7f, -1.0f});
+  s.frequency_penalty = dice.pick({0.0f, 0.0f, 0.3f, -0.5f});
   return s;
 }
 

@@ -132,7 +132,8 @@ TEST(PathKey, TellsPathsAndWaysOfDrawingApart) {
         SamplingParams{.temperature = 0.5f, .seed = 1}, SamplingParams{.temperature = 0.5f, .choice = 1},
         SamplingParams{.temperature = 0.5f, .top_p = 0.5f}, SamplingParams{.temperature = 0.5f, .min_p = 0.5f},
         SamplingParams{.repeat_penalty = 1.1f}, SamplingParams{.logit_bias = {{3, 1.0f}}},
-        SamplingParams{.logit_bias = {{3, 2.0f}}}})
+        SamplingParams{.logit_bias = {{3, 2.0f}}}, SamplingParams{.presence_penalty = 0.5f},
+        SamplingParams{.frequency_penalty = 0.5f}, SamplingParams{.frequency_penalty = 0.5f, .answer_from = 1}})
     add(text.with(sampling));
   EXPECT_EQ(keys.size(), n);
 }

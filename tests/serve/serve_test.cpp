@@ -66,7 +66,9 @@ void expect_answered(const std::string& address, const json& body) {
 TEST(Serve, WholeAndStreamedAnswersAreThoseOfPlainDecoding) {
   const auto server = serve();
   for (const json& shape : {json{{"temperature", 0}}, json{{"temperature", 0.9}, {"seed", 7}, {"top_p", 0.95}},
-                            json{{"temperature", 1.5}, {"seed", 8}, {"top_k", 20}, {"repeat_penalty", 1.1}}}) {
+                            json{{"temperature", 1.5}, {"seed", 8}, {"top_k", 20}, {"repeat_penalty", 1.1}},
+                            json{{"presence_penalty", 1.5}, {"frequency_penalty", 0.3}},
+                            json{{"temperature", 0.7}, {"seed", 9}, {"frequency_penalty", -0.5}}}) {
     json chat = shape, completion = shape;
     chat["messages"] = messages("hello hello");
     completion["prompt"] = "one two one two";
@@ -75,6 +77,22 @@ TEST(Serve, WholeAndStreamedAnswersAreThoseOfPlainDecoding) {
     expect_answered(server->address(), chat);
     expect_answered(server->address(), completion);
   }
+}
+
+TEST(Serve, PenaltiesAreForWhatTheAnswerHoldsAndNotForItsPrompt) {
+  const auto server = serve();
+  json body = {{"prompt", "one two one two"}, {"max_tokens", 30}, {"ignore_eos", true}};
+  const std::string plain = text_of_answer(post(server->address(), kCompletions, body).json());
+  body["frequency_penalty"] = 2.0;
+  const json penalised = post(server->address(), kCompletions, body).json();
+  EXPECT_NE(text_of_answer(penalised), plain);
+  for (const char* method : {"ar", "specpipe", "surge", "specinfer"}) {
+    body["method"] = method;
+    EXPECT_EQ(text_of_answer(post(server->address(), kCompletions, body).json()), text_of_answer(penalised)) << method;
+  }
+  // Of one token no answer holds anything before.
+  body["max_tokens"] = 1;
+  EXPECT_TRUE(plain.starts_with(text_of_answer(post(server->address(), kCompletions, body).json())));
 }
 
 TEST(Serve, ManyAtATimeGetEachTheAnswerThatItGetsAlone) {
@@ -187,7 +205,8 @@ TEST(Serve, WhatWouldChangeTheAnswerAndIsNotSupportedIsRefused) {
   const auto server = serve();
   const std::vector<std::pair<std::string, json>> wrong = {{"n", 2},
                                                            {"logprobs", true},
-                                                           {"presence_penalty", 0.5},
+                                                           {"presence_penalty", 2.5},
+                                                           {"frequency_penalty", "much"},
                                                            {"tools", {{{"type", "function"}}}},
                                                            {"response_format", {{"type", "json_object"}}},
                                                            {"temperture", 1},

@@ -82,6 +82,8 @@ Expected expected_of(const json& body) {
   spec.sampling.top_p = body.value("top_p", 1.0f);
   spec.sampling.top_k = body.value("top_k", 0);
   spec.sampling.repeat_penalty = body.value("repeat_penalty", 1.0f);
+  spec.sampling.presence_penalty = body.value("presence_penalty", 0.0f);
+  spec.sampling.frequency_penalty = body.value("frequency_penalty", 0.0f);
   spec.sampling.seed = body.value("seed", uint64_t{0});
   const auto tokens = plain_decoding(opened, spec, KvType::kF16, kContext);
   const bool stopped = !spec.ignore_end && opened.tokenizer.ends_generation(tokens.back());

@@ -79,7 +79,8 @@ std::string describe(const RequestSpec& spec) {
   text << spec.method << " of width " << spec.method_options.width << " with " << spec.method_options.children
        << " children, depth " << spec.method_options.depth << ", sources " << spec.sources.size() << ", max tokens "
        << spec.max_tokens << ", temperature " << s.temperature << ", top-k " << s.top_k << ", top-p " << s.top_p
-       << ", min-p " << s.min_p << ", penalty " << s.repeat_penalty << ", seed " << s.seed << ", choice " << s.choice
+       << ", min-p " << s.min_p << ", penalty " << s.repeat_penalty << ", presence " << s.presence_penalty
+       << ", frequency " << s.frequency_penalty << ", seed " << s.seed << ", choice " << s.choice
        << ", biases " << s.logit_bias.size() << (spec.ignore_end ? ", past the end" : "")
        << (spec.continues ? ", continues " + std::to_string(spec.continues->value) : "")
        << (spec.shares ? ", shares with " + std::to_string(spec.shares->value) : "") << ", prompt [";
@@ -157,7 +158,9 @@ std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec,
                                                                 .rounded = rounded}));
   std::vector<float> hidden(static_cast<size_t>(opened.model.hparams().d_model));
   std::vector<float> logits(static_cast<size_t>(opened.model.hparams().n_vocab));
-  std::vector<PathUpdate> updates = {Open{SequenceId(0), spec.sampling}};
+  SamplingParams sampling = spec.sampling;
+  sampling.answer_from = static_cast<int32_t>(spec.prompt.size());
+  std::vector<PathUpdate> updates = {Open{SequenceId(0), sampling}};
   Sampler sampler;
   std::vector<Token> tokens = spec.prompt, out;
   for (int32_t position = 0;; ++position) {
@@ -172,7 +175,7 @@ std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec,
     runner->run({&row, 1}, hidden);
     if (static_cast<size_t>(position) + 1 < tokens.size()) continue;
     runner->logits(hidden, logits);
-    const Token next = sampler.draw(spec.sampling, logits, tokens, position + 1).token;
+    const Token next = sampler.draw(sampling, logits, tokens, position + 1).token;
     tokens.push_back(next);
     out.push_back(next);
     if ((!spec.ignore_end && opened.tokenizer.ends_generation(next)) ||

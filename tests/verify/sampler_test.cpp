@@ -34,6 +34,9 @@ std::vector<double> adjusted(const SamplingParams& params, std::span<const float
   std::vector<double> result(logits.begin(), logits.end());
   for (const Token token : std::set<Token>(history.begin(), history.end()))
     result[token] = result[token] > 0 ? result[token] / params.repeat_penalty : result[token] * params.repeat_penalty;
+  std::map<Token, int> said;
+  for (size_t i = static_cast<size_t>(params.answer_from); i < history.size(); ++i) ++said[history[i]];
+  for (const auto& [token, n] : said) result[token] -= params.presence_penalty + n * params.frequency_penalty;
   for (const auto& [token, bias] : params.logit_bias) result[token] += bias;
   return result;
 }
@@ -109,6 +112,34 @@ TEST(Sampler, PenalisesEachDistinctTokenOfTheHistoryOnceAndAddsTheBias) {
                       .repeat_penalty = penalty,
                       .logit_bias = {{9, 2.5f}, {17, 8.0f}, {3, -100.0f}}},
                      logits, history);
+}
+
+TEST(Sampler, PenalisesTokensOfTheAnswerOnceAndAsOftenAsItHoldsThem) {
+  const std::vector<float> logits = random_logits(500, 3);
+  const std::vector<Token> history{4, 9, 4, 4, 100, 9, 321, 9, 9, 100};
+  for (const int32_t answer_from : {0, 3, 9, 10, 50})
+    for (const float presence : {0.0f, 1.5f, -2.0f})
+      for (const float frequency : {0.0f, 0.7f, -0.25f}) {
+        SCOPED_TRACE(testing::Message() << answer_from << " " << presence << " " << frequency);
+        expect_reference({.temperature = 0.8f,
+                          .repeat_penalty = 1.2f,
+                          .presence_penalty = presence,
+                          .frequency_penalty = frequency,
+                          .answer_from = answer_from,
+                          .logit_bias = {{9, 2.5f}}},
+                         logits, history);
+      }
+}
+
+TEST(Sampler, PenaltiesOfAnAnswerDependOnItsTokensAndNotOnTheirOrder) {
+  const std::vector<float> logits = random_logits(300, 8);
+  const SamplingParams params{
+      .temperature = 1.0f, .presence_penalty = 0.3f, .frequency_penalty = 0.1f, .answer_from = 2, .seed = 3};
+  Sampler sampler;
+  const Draw draw = sampler.draw(params, logits, std::vector<Token>{1, 2, 7, 5, 7, 250}, 6);
+  const Draw other = sampler.draw(params, logits, std::vector<Token>{8, 9, 250, 7, 7, 5}, 6);
+  EXPECT_EQ(draw.token, other.token);
+  EXPECT_EQ(draw.logprob, other.logprob);
 }
 
 TEST(Sampler, PenaltyComesBeforeBiasAndBothBeforeGreedy) {
@@ -323,6 +354,11 @@ TEST(SamplingParams, OthersNameTheParameterAndItsRange) {
   for (const float bad : {-0.01f, 1.01f, kNaN}) EXPECT_NE(message({.min_p = bad}).find("min-p"), std::string::npos);
   for (const float bad : {0.0f, -1.0f, kNaN, kInfinity})
     EXPECT_NE(message({.repeat_penalty = bad}).find("penalty"), std::string::npos);
+  for (const float bad : {kNaN, kInfinity, -kInfinity}) {
+    EXPECT_NE(message({.presence_penalty = bad}).find("presence"), std::string::npos);
+    EXPECT_NE(message({.frequency_penalty = bad}).find("frequency"), std::string::npos);
+  }
+  EXPECT_NE(message({.answer_from = -1}).find("position 0"), std::string::npos);
   for (const Token bad : {-1, 10}) EXPECT_NE(message({.logit_bias = {{bad, 1.0f}}}).find("0 to 9"), std::string::npos);
   EXPECT_NE(message({.logit_bias = {{3, kNaN}}}).find("token 3"), std::string::npos);
 }
