@@ -46,11 +46,18 @@ struct EngineOptions {
   Choose choose = choose_by_noise;  // how rule `reject` draws guesses
 };
 
+// How likely the target held a token and the likeliest ones in its place, before sampling parameters.
+struct Logprobs {
+  float own = 0.0f;
+  std::vector<TokenLogprob> top;  // the likeliest first
+};
+
 // New tokens of a request.
 struct Progress {
   RequestId request;
   std::vector<Token> tokens;
   Finish finish = Finish::kNone;
+  std::vector<Logprobs> logprobs = {};  // of each of the tokens, if the request asks
 };
 
 class Engine {

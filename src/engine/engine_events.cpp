@@ -120,7 +120,9 @@ void Engine::accept(Request& request, const Accepted& accepted) {
   const Request::Step step = request.advance(accepted.next, accepted.odds, now);
   guesses_.learn(step.expected, step.came);
   prune(request, step.pruned, step.flush ? Fate::kFlushed : Fate::kPruned);
-  progress_of(request, progress_).tokens.push_back(accepted.next);
+  Progress& progress = progress_of(request, progress_);
+  progress.tokens.push_back(accepted.next);
+  if (request.spec.logprobs) progress.logprobs.push_back({accepted.logprob, accepted.top});
   if (request.n_answer() == 1) {
     request.decode_begin.assign(target().traffic().stages().begin(), target().traffic().stages().end());
     request.relayed_begin = executor_->relayed();

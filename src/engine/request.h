@@ -44,6 +44,7 @@ struct RequestSpec {
   std::vector<SourceKind> sources;  // of the method, if it speculates; several are fused
   MethodOptions method_options;
   bool ignore_end = false;  // tokens that end generation are like any others
+  bool logprobs = false;    // Progress tells them, with those of SamplingParams::top_logprobs
   // Goes on in the sequence of this finished request: what its committed tokens share with `prompt` is not computed
   // again.
   std::optional<RequestId> continues;

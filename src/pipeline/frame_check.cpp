@@ -272,6 +272,13 @@ Status ReportCheck::check_verdict(const Accepted& accepted, const Given& given) 
     return refuse("a verdict on what is not in the batch");
   SLUICE_TRY_STATUS(check_within("a verdict's token", accepted.next, n_tokens_));
   if (!accepted.odds.empty() && accepted.odds.size() != kBends.size()) return refuse("odds of other bends");
+  if (!std::isfinite(accepted.logprob)) return refuse("a log-probability that is no number");
+  if (accepted.top.size() > static_cast<size_t>(kMostTopLogprobs))
+    return refuse("more likely tokens than may be asked for");
+  for (const TokenLogprob& one : accepted.top) {
+    SLUICE_TRY_STATUS(check_within("a likely token", one.token, n_tokens_));
+    if (!std::isfinite(one.logprob)) return refuse("a log-probability that is no number");
+  }
   return {};
 }
 

@@ -83,8 +83,9 @@ class Judge final : public Ending {
     std::vector<size_t> open, open_rows;  // places in `alive` and in the batch
     for (size_t i = 0; i < alive.size(); ++i) {
       const Row& row = batch.rows[alive[i]];
-      if (const auto path = computation.key(row); path && draws_of(batch, alive[i]) == nullptr)
-        keys[i] = path->with(verifier_.sampling(row.sequence));
+      const SamplingParams& sampling = verifier_.sampling(row.sequence);
+      const bool drawn_alone = draws_of(batch, alive[i]) == nullptr && sampling.top_logprobs == 0;
+      if (const auto path = computation.key(row); path && drawn_alone) keys[i] = path->with(sampling);
       const Draw* draw = keys[i] ? memo_->find_draw(*keys[i]) : nullptr;
       lookups_.asked += keys[i].has_value();
       lookups_.missed += keys[i] && draw == nullptr;

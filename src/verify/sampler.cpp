@@ -83,6 +83,9 @@ Status check(const SamplingParams& params, int32_t n_vocab) {
     return input_error(
         "the share of the target's mass in which guesses are accepted must be above 0 and at most 1, not " +
         std::to_string(params.accept_p));
+  if (params.top_logprobs < 0 || params.top_logprobs > kMostTopLogprobs)
+    return input_error("the likeliest tokens to be named must be 0 to " + std::to_string(kMostTopLogprobs) + ", not " +
+                       std::to_string(params.top_logprobs));
   for (const auto& [token, bias] : params.logit_bias) {
     if (token < 0 || token >= n_vocab)
       return input_error("the logit bias names token " + std::to_string(token) + "; the model's ids go from 0 to " +
@@ -116,7 +119,29 @@ Draw Sampler::draw(const SamplingParams& params, std::span<const float> logits, 
 
 float Sampler::logprob(std::span<const float> logits, Token token) const {
   const float raw = usable(logits[token]);
-  return raw == kNegativeInfinity ? 0.0f : static_cast<float>(raw - normaliser_);
+  constexpr double kLowest = std::numeric_limits<float>::lowest();
+  return raw == kNegativeInfinity ? 0.0f : static_cast<float>(std::max(kLowest, raw - normaliser_));
+}
+
+std::vector<TokenLogprob> Sampler::top_logprobs(std::span<const float> logits, int32_t n) const {
+  std::vector<TokenLogprob> top;  // a heap, the least likely in front; logits until all are there
+  const auto likelier = [](const TokenLogprob& a, const TokenLogprob& b) {
+    return a.logprob != b.logprob ? a.logprob > b.logprob : a.token < b.token;
+  };
+  for (size_t i = 0; n > 0 && i < logits.size(); ++i) {
+    const float logit = usable(logits[i]);
+    const bool full = top.size() == static_cast<size_t>(n);
+    if (logit == kNegativeInfinity || (full && logit <= top.front().logprob)) continue;
+    if (full) {
+      std::pop_heap(top.begin(), top.end(), likelier);
+      top.pop_back();
+    }
+    top.push_back({static_cast<Token>(i), logit});
+    std::push_heap(top.begin(), top.end(), likelier);
+  }
+  std::sort_heap(top.begin(), top.end(), likelier);
+  for (TokenLogprob& one : top) one.logprob = logprob(logits, one.token);
+  return top;
 }
 
 std::span<const double> Sampler::probabilities(const SamplingParams& params, std::span<const float> logits,

@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/spread.h"
+#include "wire/report.h"
 #include "wire/sampling.h"
 
 namespace sluice {
@@ -62,6 +63,9 @@ class Sampler {
 
   // Draw::logprob of a token. REQUIRES: the last call was about these logits.
   float logprob(std::span<const float> logits, Token token) const;
+  // The same of the n likeliest tokens, equally likely ones in the order of their ids; without those that have no
+  // probability. REQUIRES: likewise.
+  std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int32_t n) const;
 
  private:
   struct Contender {

@@ -26,6 +26,12 @@ struct TapsArrived {
   StageId stage;
 };
 
+// The natural log of a token's probability before sampling parameters: of the softmax of the raw logits.
+struct TokenLogprob {
+  Token token = kNoToken;
+  float logprob = 0.0f;
+};
+
 // What the last worker found out: the node in `cell` is on the path, and the target's own next token after it is
 // `next`.
 struct Accepted {
@@ -34,6 +40,7 @@ struct Accepted {
   Token next = kNoToken;
   float logprob = 0.0f;  // natural log of next's probability before sampling parameters (softmax of the raw logits)
   std::vector<BendOdds> odds;  // by kBends, where Draws asked for it
+  std::vector<TokenLogprob> top;  // the likeliest first, SamplingParams::top_logprobs of them
 };
 
 // What a draft model says of the tokens after a row, likeliest first.

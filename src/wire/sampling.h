@@ -19,6 +19,9 @@ enum class Rule : uint8_t {
 };
 inline bool is_lossy(Rule rule) { return rule == Rule::kRelaxed || rule == Rule::kTopP; }
 
+// Likeliest tokens that a verdict names at most.
+inline constexpr int32_t kMostTopLogprobs = 20;
+
 // How the next token is drawn from the logits. The order is: repetition penalty, presence and frequency penalty, logit
 // bias, temperature, top-k, top-p, min-p.
 struct SamplingParams {
@@ -34,7 +37,8 @@ struct SamplingParams {
   uint32_t choice = 0;                              // which of n answers to the same prompt
   std::vector<std::pair<Token, float>> logit_bias;  // added to the logit
   Rule rule = Rule::kMatch;
-  float accept_p = 0.9f;  // rule kTopP
+  float accept_p = 0.9f;      // rule kTopP
+  int32_t top_logprobs = 0;  // how many of the likeliest tokens a verdict names, beside the drawn one
   bool operator==(const SamplingParams&) const = default;
 };
 

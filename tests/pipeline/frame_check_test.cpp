@@ -266,6 +266,18 @@ TEST(ReportCheck, TheCoordinatorBelievesNoOutcomeEither) {
   outside.cell = Cell(7);
   strange.sequence = SequenceId(2);
   bent.odds.resize(3);
+  Accepted likely = accepted, many = accepted, foreign = accepted, nan = accepted;
+  likely.top = {{70, -0.5f}, {71, -1.0f}};
+  many.top.assign(kMostTopLogprobs + 1, {70, -0.5f});
+  foreign.top = {{90, -0.5f}};
+  nan.top = {{70, std::numeric_limits<float>::quiet_NaN()}};
+  EXPECT_TRUE(of_target(verdict(likely)));
+  EXPECT_FALSE(of_target(verdict(many)));
+  EXPECT_FALSE(of_target(verdict(foreign)));
+  EXPECT_FALSE(of_target(verdict(nan)));
+  nan = accepted;
+  nan.logprob = -std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(of_target(verdict(nan)));
   EXPECT_FALSE(of_target(verdict(outside))) << "the batch has no such row";
   EXPECT_FALSE(of_target(verdict(strange)));
   EXPECT_FALSE(of_target(verdict(bent)));

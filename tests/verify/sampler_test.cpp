@@ -154,6 +154,34 @@ TEST(Sampler, PenaltyComesBeforeBiasAndBothBeforeGreedy) {
   EXPECT_EQ(sampler.draw({.logit_bias = {{2, 5.5f}}}, logits, {}, 0).token, 2);
 }
 
+// A sorted copy of the vocabulary, in double.
+TEST(Sampler, NamesTheLikeliestTokensBeforeAllParameters) {
+  std::vector<float> logits = random_logits(3000, 12);
+  logits[7] = logits[2000] = logits[1999] = 11.5f;  // the likeliest, or among them
+  logits[8] = kNaN;
+  double sum = 0;
+  for (const float logit : logits) sum += std::isnan(logit) ? 0 : std::exp(static_cast<double>(logit));
+  std::vector<Token> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::erase(ids, 8);
+  std::stable_sort(ids.begin(), ids.end(), [&](Token a, Token b) { return logits[a] > logits[b]; });
+  Sampler sampler;
+  const SamplingParams params{
+      .temperature = 1.7f, .top_k = 2, .repeat_penalty = 3.0f, .frequency_penalty = 1.0f, .logit_bias = {{9, 50.0f}}};
+  const Draw draw = sampler.draw(params, logits, std::vector<Token>{7, 7}, 2);
+  for (const int32_t n : {0, 1, 2, 5, 20}) {
+    const auto top = sampler.top_logprobs(logits, n);
+    ASSERT_EQ(top.size(), static_cast<size_t>(n));
+    for (size_t i = 0; i < top.size(); ++i) {
+      EXPECT_EQ(top[i].token, ids[i]);
+      EXPECT_NEAR(top[i].logprob, logits[ids[i]] - std::log(sum), 1e-4);
+      EXPECT_EQ(top[i].logprob, sampler.logprob(logits, top[i].token));
+      EXPECT_TRUE(top[i].token != draw.token || top[i].logprob == draw.logprob);
+    }
+  }
+  EXPECT_EQ(sampler.top_logprobs(std::vector<float>{1.0f, -kInfinity, 2.0f}, 3).size(), 2u);
+}
+
 TEST(Sampler, GreedyTakesTheLowestIdOfEquals) {
   Sampler sampler;
   std::vector<float> logits(1000, 1.0f);
@@ -359,6 +387,8 @@ TEST(SamplingParams, OthersNameTheParameterAndItsRange) {
     EXPECT_NE(message({.frequency_penalty = bad}).find("frequency"), std::string::npos);
   }
   EXPECT_NE(message({.answer_from = -1}).find("position 0"), std::string::npos);
+  for (const int32_t bad : {-1, kMostTopLogprobs + 1})
+    EXPECT_NE(message({.top_logprobs = bad}).find("0 to 20"), std::string::npos);
   for (const Token bad : {-1, 10}) EXPECT_NE(message({.logit_bias = {{bad, 1.0f}}}).find("0 to 9"), std::string::npos);
   EXPECT_NE(message({.logit_bias = {{3, kNaN}}}).find("token 3"), std::string::npos);
 }
