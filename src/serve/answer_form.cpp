@@ -19,10 +19,7 @@ std::string new_id(Api api) {
 
 std::string event_of(const Json& json) { return "data: " + text_of(json) + "\n\n"; }
 
-const char* finish_reason(const AnswerEnd& end) { return end.finish == Finish::kLength ? "length" : "stop"; }
-
-Json usage_of(const AnswerEnd& end) {
-  const Usage& usage = end.usage;
+Json json_of(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
@@ -37,6 +34,38 @@ Json usage_of(const AnswerEnd& end) {
             {"equivalent_acceptance_length", usage.equivalent_acceptance_length},
             {"tokens_per_second", usage.tokens_per_second},
             {"seconds", {{"prefill", usage.prefill_seconds}, {"decode", usage.decode_seconds}}}}}};
+}
+
+// Of a call, whole or what has come to it.
+Json json_of(const ToolCall& call) {
+  Json function = Json::object();
+  if (!call.name.empty()) function["name"] = call.name;
+  function["arguments"] = call.arguments;
+  Json json = Json::object();
+  if (!call.id.empty()) json["id"] = call.id;
+  if (!call.name.empty()) json["type"] = "function";
+  json["function"] = std::move(function);
+  return json;
+}
+
+Json json_of(const AssistantMessage& message) {
+  const bool silent = message.content.empty() && !message.tool_calls.empty();
+  Json json = {{"role", "assistant"}, {"content", silent ? Json() : Json(message.content)}, {"refusal", nullptr}};
+  if (!message.reasoning.empty()) json["reasoning_content"] = message.reasoning;
+  for (const ToolCall& call : message.tool_calls) json["tool_calls"].push_back(json_of(call));
+  return json;
+}
+
+Json json_of(const AssistantDelta& more) {
+  Json json = Json::object();
+  if (!more.reasoning.empty()) json["reasoning_content"] = more.reasoning;
+  for (const auto& [index, call] : more.tool_calls) {
+    Json one = {{"index", index}};
+    one.update(json_of(call));
+    json["tool_calls"].push_back(std::move(one));
+  }
+  if (!more.content.empty() || json.empty()) json["content"] = more.content;
+  return json;
 }
 
 }  // namespace
@@ -59,49 +88,57 @@ Json AnswerForm::object(bool chunk) const {
           {"choices", Json::array()}};
 }
 
-Json AnswerForm::whole(const std::string& text, const AnswerEnd& end) const {
+Json AnswerForm::whole(const std::vector<Choice>& choices, const Usage& usage) const {
   Json answer = object(/*chunk=*/false);
-  Json choice = {{"index", 0}};
-  if (api_ == Api::kChat)
-    choice["message"] = {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}};
-  else
-    choice["text"] = text;
-  choice["logprobs"] = nullptr;
-  choice["finish_reason"] = finish_reason(end);
-  answer["choices"].push_back(std::move(choice));
-  answer["usage"] = usage_of(end);
+  for (const Choice& choice : choices) {
+    Json json = {{"index", answer["choices"].size()}};
+    if (api_ == Api::kChat)
+      json["message"] = json_of(choice.message);
+    else
+      json["text"] = choice.message.content;
+    json["logprobs"] = choice.logprobs;
+    json["finish_reason"] = choice.finish_reason;
+    answer["choices"].push_back(std::move(json));
+  }
+  answer["usage"] = json_of(usage);
   return answer;
 }
 
-std::string AnswerForm::event(Json choice) const {
+std::string AnswerForm::event(int32_t index, Json choice, Json logprobs) const {
   Json chunk = object(/*chunk=*/true);
-  choice["logprobs"] = nullptr;
-  if (!choice.contains("finish_reason")) choice["finish_reason"] = nullptr;
-  chunk["choices"].push_back(std::move(choice));
+  Json all = {{"index", index}};
+  all.update(choice);
+  all["logprobs"] = std::move(logprobs);
+  if (!all.contains("finish_reason")) all["finish_reason"] = nullptr;
+  chunk["choices"].push_back(std::move(all));
   if (usage_in_stream_) chunk["usage"] = nullptr;
   return event_of(chunk);
 }
 
-std::string AnswerForm::begin() const {
+std::string AnswerForm::begin(int32_t choice) const {
   if (api_ != Api::kChat) return {};
-  return event({{"index", 0}, {"delta", {{"role", "assistant"}, {"content", ""}}}});
+  return event(choice, {{"delta", {{"role", "assistant"}, {"content", ""}}}});
 }
 
-std::string AnswerForm::piece(const std::string& text) const {
-  if (api_ == Api::kChat) return event({{"index", 0}, {"delta", {{"content", text}}}});
-  return event({{"index", 0}, {"text", text}});
+std::string AnswerForm::piece(int32_t choice, const AssistantDelta& more, Json logprobs) const {
+  if (api_ == Api::kChat) return event(choice, {{"delta", json_of(more)}}, std::move(logprobs));
+  return event(choice, {{"text", more.content}}, std::move(logprobs));
 }
 
-std::string AnswerForm::end(const AnswerEnd& end) const {
-  Json last = {{"index", 0}, {"finish_reason", finish_reason(end)}};
+std::string AnswerForm::end(int32_t choice, const std::string& finish_reason) const {
+  Json last = {{"finish_reason", finish_reason}};
   if (api_ == Api::kChat)
     last["delta"] = Json::object();
   else
     last["text"] = "";
-  std::string events = event(std::move(last));
+  return event(choice, std::move(last));
+}
+
+std::string AnswerForm::last(const Usage& usage) const {
+  std::string events;
   if (usage_in_stream_) {
     Json chunk = object(/*chunk=*/true);
-    chunk["usage"] = usage_of(end);
+    chunk["usage"] = json_of(usage);
     events += event_of(chunk);
   }
   return events + "data: [DONE]\n\n";

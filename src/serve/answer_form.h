@@ -3,29 +3,37 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "chat/answer_stream.h"
 #include "serve/engine_thread.h"
+#include "serve/request_reader.h"
 
 namespace sluice {
-
-enum class Api : uint8_t { kChat, kCompletions };
 
 // Thread safety: const methods may be called by several threads at once.
 class AnswerForm {
  public:
   AnswerForm(Api api, std::string model, bool usage_in_stream);
 
-  nlohmann::ordered_json whole(const std::string& text, const AnswerEnd& end) const;
+  // One of the answers to a request.
+  struct Choice {
+    AssistantMessage message;         // of a text the content alone
+    nlohmann::ordered_json logprobs;  // null: none
+    std::string finish_reason;
+  };
+  nlohmann::ordered_json whole(const std::vector<Choice>& choices, const Usage& usage) const;
 
-  // Events of a stream, ready to be sent: "data: …\n\n".
-  std::string begin() const;  // chats say who speaks
-  std::string piece(const std::string& text) const;
-  std::string end(const AnswerEnd& end) const;  // why it ends, the usage if it was asked for, and that all is said
+  // Events of a stream, ready to be sent: "data: …\n\n". Chats say first who speaks.
+  std::string begin(int32_t choice) const;
+  std::string piece(int32_t choice, const AssistantDelta& more, nlohmann::ordered_json logprobs) const;
+  std::string end(int32_t choice, const std::string& finish_reason) const;
+  std::string last(const Usage& usage) const;  // the usage if it was asked for, and that all is said
   static std::string error(const ApiError& error);
 
  private:
   nlohmann::ordered_json object(bool chunk) const;
-  std::string event(nlohmann::ordered_json choice) const;
+  std::string event(int32_t index, nlohmann::ordered_json choice, nlohmann::ordered_json logprobs = nullptr) const;
 
   Api api_;
   std::string model_, id_;

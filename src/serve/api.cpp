@@ -14,14 +14,13 @@
 #include "model/utf8.h"
 #include "serve/json_body.h"
 #include "serve/status_pages.h"
+#include "serve/teller.h"
 
 namespace sluice {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-HttpReply reply_of(const ApiError& error) { return {.status = error.status, .body = text_of(error.to_json())}; }
 
 ApiError draining_error() {
   return {.status = 503,
@@ -56,39 +55,6 @@ bool is_local(std::string_view origin) {
     if (origin == host || (origin.starts_with(host) && origin[host.size()] == ':')) return true;
   return false;
 }
-
-// Brings an answer to the client, as it asked for it. Of the engine's thread.
-class Teller {
- public:
-  Teller(AnswerForm form, bool stream, std::shared_ptr<Exchange> exchange)
-      : form_(std::move(form)), stream_(stream), exchange_(std::move(exchange)) {}
-
-  void take(const AnswerNews& news) {
-    if (news.end && news.end->finish == Finish::kFailed && !begun_) return exchange_->reply(reply_of(news.end->error));
-    stream_ ? send(news) : collect(news);
-    begun_ = begun_ || stream_;
-  }
-
- private:
-  void collect(const AnswerNews& news) {
-    text_ += news.text;
-    if (news.end) exchange_->reply({.status = 200, .body = text_of(form_.whole(text_, *news.end))});
-  }
-
-  void send(const AnswerNews& news) {
-    std::string events = begun_ ? "" : form_.begin();
-    if (!news.text.empty()) events += form_.piece(news.text);
-    if (news.end)
-      events += news.end->finish == Finish::kFailed ? AnswerForm::error(news.end->error) : form_.end(*news.end);
-    exchange_->stream(std::move(events));
-    if (news.end) exchange_->end_stream();
-  }
-
-  AnswerForm form_;
-  bool stream_, begun_ = false;  // it has gone out that all is well
-  std::string text_;
-  std::shared_ptr<Exchange> exchange_;
-};
 
 }  // namespace
 
@@ -203,9 +169,12 @@ void ServeApi::generate(Api api, const HttpRequest& request, const std::shared_p
   if (!body) return refuse(body.error());
   auto asked = api == Api::kChat ? read_chat(session_, defaults_, *body) : read_completion(session_, defaults_, *body);
   if (!asked) return refuse(asked.error());
-  const auto teller =
-      std::make_shared<Teller>(AnswerForm(api, defaults_.model, asked->include_usage), asked->stream, exchange);
+  const Teller::Way way{
+      .api = api, .choices = asked->choices, .stream = asked->stream, .logprobs = asked->spec.logprobs};
+  const auto teller = std::make_shared<Teller>(AnswerForm(api, defaults_.model, asked->include_usage), way,
+                                               session_.tokenizer(), exchange);
   const EngineThread::JobId job = engine_.submit({.spec = std::move(asked->spec),
+                                                  .choices = asked->choices,
                                                   .method = std::move(asked->method),
                                                   .stops = std::move(asked->stops),
                                                   .tell = [teller](const AnswerNews& news) { teller->take(news); }});

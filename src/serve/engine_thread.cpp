@@ -16,7 +16,11 @@ ApiError refusal_of(const Error& error) {
 }
 
 AnswerNews failure(ApiError error) {
-  return {.text = "", .end = AnswerEnd{.finish = Finish::kFailed, .usage = {}, .error = std::move(error)}};
+  return {.choice = 0,
+          .text = "",
+          .end = AnswerEnd{.finish = Finish::kFailed, .usage = {}, .error = std::move(error)},
+          .tokens = {},
+          .logprobs = {}};
 }
 
 }  // namespace
@@ -102,36 +106,52 @@ std::deque<EngineThread::Order> EngineThread::orders() {
   return std::exchange(orders_, {});
 }
 
-void EngineThread::obey(Begin& begin) {
+void EngineThread::obey(Begin& order) {
   if (engine_->waiting() >= most_waiting_) {
     ++tally_.refused;
-    return begin.job.tell(
+    return order.job.tell(
         failure({.status = 429,
                  .message = "the queue is full: " + std::to_string(engine_->waiting()) +
                             " requests wait for room in the KV cache (--queue); ask again when some have ended",
                  .param = "",
                  .code = "queue_full"}));
   }
-  RequestSpec spec = begin.job.spec;
-  spec.shares = with_most_in_common(spec.prompt);
-  std::optional<AutoTrial> trial;
-  if (begin.job.method == kAutoMethod && spec.method != "ar") trial.emplace(spec.method);
-  const auto request = engine_->submit(std::move(spec));
-  if (!request) return begin.job.tell(failure(refusal_of(request.error())));
-  speaking_[*request] = begin.id;
-  StopStrings stops(std::move(begin.job.stops));
-  const auto [at, added] = talks_.try_emplace(begin.id, Talk{.job = std::move(begin.job),
-                                                             .request = *request,
-                                                             .text = TextStream(session_.tokenizer()),
-                                                             .stops = std::move(stops),
-                                                             .trial = std::move(trial)});
-  at->second.job.tell({});
+  const auto job = std::make_shared<const Job>(std::move(order.job));
+  for (int32_t choice = 0; choice < job->choices; ++choice) {
+    const Status begun = begin({order.id, choice}, job);
+    if (begun) continue;
+    cancel_all(order.id);
+    return job->tell(failure(refusal_of(begun.error())));
+  }
+  job->tell({});
 }
 
-void EngineThread::obey(const Cancel& cancel) {
-  if (!talks_.contains(cancel.id)) return;
-  engine_->cancel(talks_.at(cancel.id).request);
-  forget(cancel.id, Finish::kCancelled);
+Status EngineThread::begin(TalkId id, const std::shared_ptr<const Job>& job) {
+  RequestSpec spec = job->spec;
+  spec.sampling.seed += static_cast<uint64_t>(id.choice);
+  spec.shares = with_most_in_common(spec.prompt);
+  std::optional<AutoTrial> trial;
+  if (job->method == kAutoMethod && spec.method != "ar") trial.emplace(spec.method);
+  SLUICE_TRY(const RequestId request, engine_->submit(std::move(spec)));
+  speaking_[request] = id;
+  talks_.try_emplace(id, Talk{.job = job,
+                              .request = request,
+                              .text = TextStream(session_.tokenizer()),
+                              .stops = StopStrings(job->stops),
+                              .trial = std::move(trial)});
+  return {};
+}
+
+void EngineThread::obey(const Cancel& cancel) { cancel_all(cancel.id); }
+
+// What still runs of a job.
+void EngineThread::cancel_all(JobId job) {
+  for (auto at = talks_.lower_bound({job, 0}); at != talks_.end() && at->first.job == job;) {
+    const auto [id, request] = std::pair(at->first, at->second.request);
+    ++at;
+    engine_->cancel(request);
+    forget(id, Finish::kCancelled);
+  }
 }
 
 // The request, running or not, with which this prompt has most cells in common.
@@ -167,37 +187,44 @@ Status EngineThread::step() {
   return {};
 }
 
-Status EngineThread::take(const Progress& news) {
-  const auto speaking = speaking_.find(news.request);
+Status EngineThread::take(const Progress& progress) {
+  const auto speaking = speaking_.find(progress.request);
   if (speaking == speaking_.end()) return {};  // it was cancelled
-  const JobId id = speaking->second;
+  const TalkId id = speaking->second;
   Talk& talk = talks_.at(id);
-  if (!news.tokens.empty()) came(talk, news.tokens.size());
-  std::string text;
-  for (const Token token : news.tokens) {
+  if (!progress.tokens.empty()) came(talk, progress.tokens.size());
+  AnswerNews news{.choice = id.choice, .text = "", .end = {}, .tokens = {}, .logprobs = {}};
+  for (size_t i = 0; i < progress.tokens.size(); ++i) {
     ++talk.n_tokens;
-    if (!session_.tokenizer().ends_generation(token)) text += talk.stops.push(talk.text.push(token));
+    const Token token = progress.tokens[i];
+    if (session_.tokenizer().ends_generation(token)) continue;
+    news.text += talk.stops.push(talk.text.push(token));
+    if (talk.job->spec.logprobs) {
+      news.tokens.push_back(token);
+      news.logprobs.push_back(progress.logprobs[i]);
+    }
     if (!talk.stops.stopped()) continue;
     engine_->cancel(talk.request);
-    return end(id, Finish::kStop, std::move(text));
+    return end(id, Finish::kStop, std::move(news));
   }
-  if (news.finish != Finish::kNone) return end(id, news.finish, std::move(text));
-  if (!text.empty()) talk.job.tell({.text = std::move(text), .end = {}});
+  if (progress.finish != Finish::kNone) return end(id, progress.finish, std::move(news));
+  if (!news.text.empty() || !news.tokens.empty()) talk.job->tell(std::move(news));
   return {};
 }
 
 // Tells what is left to say of it, and forgets it. An error if the model is another one by now.
-Status EngineThread::end(JobId id, Finish finish, std::string text) {
+Status EngineThread::end(TalkId id, Finish finish, AnswerNews news) {
   SLUICE_TRY_STATUS(session_.files().look());
   Talk& talk = talks_.at(id);
-  text += talk.stops.push(talk.text.finish());
+  news.text += talk.stops.push(talk.text.finish());
   if (talk.stops.stopped() && finish == Finish::kLength) finish = Finish::kStop;
-  text += talk.stops.finish();
-  AnswerEnd end{.finish = finish, .usage = usage_of(talk), .error = {}};
+  news.text += talk.stops.finish();
+  news.end = AnswerEnd{.finish = finish, .usage = usage_of(talk), .error = {}};
   if (finish == Finish::kFailed)
-    end.error = refusal_of({ErrorKind::kRuntime, engine_->request(talk.request).error.message});
-  talk.job.tell({.text = std::move(text), .end = std::move(end)});
+    news.end->error = refusal_of({ErrorKind::kRuntime, engine_->request(talk.request).error.message});
+  talk.job->tell(std::move(news));
   forget(id, finish);
+  if (finish == Finish::kFailed) cancel_all(id.job);
   return {};
 }
 
@@ -214,7 +241,7 @@ void EngineThread::came(Talk& talk, size_t n_tokens) {
   talk.last_came = now;
 }
 
-void EngineThread::forget(JobId id, Finish finish) {
+void EngineThread::forget(TalkId id, Finish finish) {
   const RequestId request = talks_.at(id).request;
   const Request& ended = engine_->request(request);
   tally_.counts.add(ended);
@@ -238,7 +265,8 @@ void EngineThread::break_down(const Error& error) {
     late = std::exchange(orders_, {});
   }
   const AnswerNews news = failure(refusal_of({ErrorKind::kRuntime, error.message}));
-  for (const auto& [id, talk] : talks_) talk.job.tell(news);
+  for (const auto& [id, talk] : talks_)
+    if (id.choice == talks_.lower_bound({id.job, 0})->first.choice) talk.job->tell(news);  // a job's first
   for (const Order& order : late) {
     if (const auto* begin = std::get_if<Begin>(&order)) begin->job.tell(news);
     if (const auto* look = std::get_if<Look>(&order)) look->tell(last_report_);

@@ -1,6 +1,7 @@
 // The thread that owns the engine: requests of all clients go in, what comes to their answers goes out.
 #pragma once
 
+#include <compare>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -36,17 +37,24 @@ struct AnswerEnd {
   ApiError error;  // if it failed
 };
 
-// What has come to an answer. The first news of one that the engine has taken in is of nothing.
+// What has come to one of a job's answers. The first news of a job that the engine has taken in is of nothing.
 struct AnswerNews {
+  int32_t choice = 0;
   std::string text;  // whole characters
   std::optional<AnswerEnd> end;
+  // If the spec asks for log-probabilities: the tokens that have come but for one that ends the answer, also those of
+  // which nothing is said yet.
+  std::vector<Token> tokens;
+  std::vector<Logprobs> logprobs;
 };
 
 struct Job {
   RequestSpec spec;
-  std::string method;  // as it was asked for
+  int32_t choices = 1;  // answers, each with its own seed: the spec's, that plus 1, …
+  std::string method;   // as it was asked for
   std::vector<std::string> stops;
-  std::function<void(AnswerNews)> tell;  // of the engine's thread, or of who submits it; it must not wait
+  // Of the engine's thread, or of who submits it; it must not wait. After an answer that failed there is no other news.
+  std::function<void(AnswerNews)> tell;
 };
 
 class EngineThread {
@@ -77,8 +85,13 @@ class EngineThread {
   void look(std::function<void(const EngineReport&)> tell);
 
  private:
+  struct TalkId {
+    JobId job;
+    int32_t choice = 0;
+    auto operator<=>(const TalkId&) const = default;
+  };
   struct Talk {
-    Job job;
+    std::shared_ptr<const Job> job;
     RequestId request;
     TextStream text;
     StopStrings stops;
@@ -101,14 +114,16 @@ class EngineThread {
   void run();
   bool ending() const;
   std::deque<Order> orders();
-  void obey(Begin& begin);
+  void obey(Begin& order);
   void obey(const Cancel& cancel);
   void obey(const Look& look) { look.tell(report()); }
   Status step();
+  Status begin(TalkId id, const std::shared_ptr<const Job>& job);
   Status take(const Progress& news);
-  Status end(JobId id, Finish finish, std::string text);
+  Status end(TalkId id, Finish finish, AnswerNews news);
   void came(Talk& talk, size_t n_tokens);
-  void forget(JobId id, Finish finish);
+  void forget(TalkId id, Finish finish);
+  void cancel_all(JobId job);
   void break_down(const Error& error);
   std::optional<RequestId> with_most_in_common(const std::vector<Token>& prompt) const;
   Usage usage_of(const Talk& talk) const;
@@ -122,8 +137,8 @@ class EngineThread {
   const std::function<void(const Error&)> broken_;
 
   // Of the engine's thread.
-  std::map<JobId, Talk> talks_;
-  std::map<RequestId, JobId> speaking_;
+  std::map<TalkId, Talk> talks_;
+  std::map<RequestId, TalkId> speaking_;
   std::deque<RequestId> kept_;  // that have ended, the oldest first
   EngineReport tally_;          // what was counted of requests that have ended, and of tokens
 

@@ -16,6 +16,8 @@ inline constexpr uint64_t kMostBodies = uint64_t{256} << 20;
 inline constexpr int kDeepestBody = 64;
 // Stop strings of a request, and bytes of each.
 inline constexpr size_t kMostStops = 16, kLongestStop = 256;
+// Answers to one request: each takes cells as a request does.
+inline constexpr int32_t kMostChoices = 16;
 // Biases of a request: they travel to the last stage.
 inline constexpr size_t kMostBiases = 1024;
 

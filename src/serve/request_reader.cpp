@@ -109,6 +109,30 @@ ApiStatus read_logit_bias(const json& value, const std::string& param, Asked& as
   return {};
 }
 
+ApiStatus read_n(const json& value, const std::string& param, Asked& asked) {
+  SLUICE_API_TRY(asked.choices, whole(value, param, 1, policy::kMostChoices));
+  return {};
+}
+
+// Of chats whether, of texts of how many.
+ApiStatus read_logprobs(const json& value, const std::string& param, Asked& asked) {
+  if (asked.api == Api::kCompletions && value != false) {
+    SLUICE_API_TRY(asked.spec.sampling.top_logprobs, whole(value, param, 0, kMostTopLogprobs));
+    asked.spec.logprobs = true;
+    return {};
+  }
+  SLUICE_API_TRY(asked.spec.logprobs, yes_or_no(value, param));
+  return {};
+}
+
+ApiStatus read_top_logprobs(const json& value, const std::string& param, Asked& asked) {
+  SLUICE_API_TRY(const int32_t n, whole(value, param, 0, kMostTopLogprobs));
+  if (n == 0) return {};
+  if (asked.api == Api::kCompletions) return bad_parameter(param, "is for chats: here logprobs says how many");
+  asked.spec.sampling.top_logprobs = n;
+  return {};
+}
+
 ApiStatus read_stream(const json& value, const std::string& param, Asked& asked) {
   SLUICE_API_TRY(asked.stream, yes_or_no(value, param));
   return {};
@@ -149,6 +173,9 @@ constexpr Parameter kParameters[] = {{"model", nothing},
                                      {"presence_penalty", read_presence_penalty},
                                      {"frequency_penalty", read_frequency_penalty},
                                      {"logit_bias", read_logit_bias},
+                                     {"n", read_n},
+                                     {"logprobs", read_logprobs},
+                                     {"top_logprobs", read_top_logprobs},
                                      {"seed", read_seed},
                                      {"stop", read_stop},
                                      {"stream", read_stream},
@@ -161,10 +188,7 @@ struct Fixed {
   json value;
 };
 const std::vector<Fixed>& fixed_parameters() {
-  static const std::vector<Fixed> fixed = {{"n", 1},
-                                           {"best_of", 1},
-                                           {"logprobs", false},
-                                           {"top_logprobs", 0},
+  static const std::vector<Fixed> fixed = {{"best_of", 1},
                                            {"echo", false},
                                            {"suffix", ""},
                                            {"tools", json::array()},
@@ -248,9 +272,9 @@ ApiStatus read_method(const Session& session, const json& body, Asked& asked) {
 }
 
 // All parameters but those of the prompt, which `handled` names.
-ApiResult<Asked> read_generation(const Session& session, const ServeDefaults& defaults, const json& body,
+ApiResult<Asked> read_generation(Api api, const Session& session, const ServeDefaults& defaults, const json& body,
                                  const std::string& handled) {
-  Asked asked;
+  Asked asked{.api = api};
   if (body.contains("max_tokens") && body.contains("max_completion_tokens") &&
       body["max_tokens"] != body["max_completion_tokens"])
     return bad_parameter("max_tokens", "max_completion_tokens says something else: leave one of them out");
@@ -262,6 +286,8 @@ ApiResult<Asked> read_generation(const Session& session, const ServeDefaults& de
     if (name != handled) SLUICE_API_TRY_STATUS(read_parameter(name, value, asked));
   if (asked.include_usage && !asked.stream)
     return bad_parameter("stream_options", "is for \"stream\": true; leave it out");
+  if (asked.spec.sampling.top_logprobs > 0 && !asked.spec.logprobs)
+    return bad_parameter("top_logprobs", "is for \"logprobs\": true; leave it out");
   if (const Status good = check(asked.spec.sampling, session.tokenizer().size()); !good)
     return bad_parameter("logit_bias", good.error().message);
   return asked;
@@ -345,7 +371,7 @@ ApiResult<std::vector<Token>> read_tokens(const json& ids, const std::string& pa
 ApiResult<Asked> read_chat(const Session& session, const ServeDefaults& defaults, const json& body) {
   if (!body.contains("messages")) return bad_parameter("messages", "is missing");
   SLUICE_API_TRY(const auto messages, read_messages(body["messages"], "messages"));
-  SLUICE_API_TRY(Asked asked, read_generation(session, defaults, body, "messages"));
+  SLUICE_API_TRY(Asked asked, read_generation(Api::kChat, session, defaults, body, "messages"));
   if (!session.has_template())
     return bad_parameter("messages", "the model has no chat template: ask /v1/completions for a text");
   auto prompt = session.encode(messages);
@@ -356,7 +382,7 @@ ApiResult<Asked> read_chat(const Session& session, const ServeDefaults& defaults
 
 ApiResult<Asked> read_completion(const Session& session, const ServeDefaults& defaults, const json& body) {
   if (!body.contains("prompt")) return bad_parameter("prompt", "is missing");
-  SLUICE_API_TRY(Asked asked, read_generation(session, defaults, body, "prompt"));
+  SLUICE_API_TRY(Asked asked, read_generation(Api::kCompletions, session, defaults, body, "prompt"));
   const json* prompt = &body["prompt"];
   if (prompt->is_array() && prompt->size() == 1 && (prompt->front().is_string() || prompt->front().is_array()))
     prompt = &prompt->front();

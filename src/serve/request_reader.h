@@ -15,9 +15,13 @@
 
 namespace sluice {
 
+enum class Api : uint8_t { kChat, kCompletions };
+
 // A text to generate.
 struct Asked {
+  Api api = Api::kChat;
   RequestSpec spec;
+  int32_t choices = 1;
   std::string method;  // `auto`: what the engine begins with may be switched
   std::vector<std::string> stops;
   bool stream = false, include_usage = false;

@@ -203,8 +203,11 @@ TEST(Serve, WidthAndDepthAreARequestsOwn) {
 
 TEST(Serve, WhatWouldChangeTheAnswerAndIsNotSupportedIsRefused) {
   const auto server = serve();
-  const std::vector<std::pair<std::string, json>> wrong = {{"n", 2},
-                                                           {"logprobs", true},
+  const std::vector<std::pair<std::string, json>> wrong = {{"n", 17},
+                                                           {"n", 0},
+                                                           {"best_of", 2},
+                                                           {"logprobs", 3},
+                                                           {"top_logprobs", 3},
                                                            {"presence_penalty", 2.5},
                                                            {"frequency_penalty", "much"},
                                                            {"tools", {{{"type", "function"}}}},
