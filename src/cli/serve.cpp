@@ -60,6 +60,7 @@ Status serve(const CLI::App& command, ServeCommand options) {
   SLUICE_TRY(options.server.api_key, read_key(options));
   SLUICE_TRY_STATUS(check_options(options.session));
   SLUICE_TRY_STATUS(check_settings(command, methods_of_run(options.session)));
+  options.session.reads_answers = true;
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGivenOrShipped));
   SLUICE_TRY(const auto server, Server::open(session, options.server));
   SLUICE_TRY_STATUS(print(

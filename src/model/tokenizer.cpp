@@ -3,6 +3,7 @@
 #include <llama.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <functional>
 #include <mutex>
 #include <stdexcept>
@@ -201,7 +202,7 @@ Status check_vocabulary(const std::string& draft_path, const Tokenizer& draft, c
 }
 
 std::string TextStream::push(Token token) {
-  pending_ += tokenizer_->piece(token);
+  pending_ += tokenizer_->piece(token, /*special=*/std::ranges::count(shown_, token) > 0);
   std::string text;
   std::string_view rest = pending_;
   while (!rest.empty()) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -60,7 +61,9 @@ Status check_vocabulary(const std::string& draft_path, const Tokenizer& draft, c
 // Streaming: gives out text only in whole UTF-8 characters.
 class TextStream {
  public:
-  explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  // shown: control tokens that are given out too, by their texts.
+  explicit TextStream(const Tokenizer& tokenizer, std::vector<Token> shown = {})
+      : tokenizer_(&tokenizer), shown_(std::move(shown)) {}
 
   // The text that became complete with this token; the bytes of an unfinished character wait for the next one. Bytes
   // that can't begin or continue a character come out as U+FFFD.
@@ -71,6 +74,7 @@ class TextStream {
 
  private:
   const Tokenizer* tokenizer_;
+  std::vector<Token> shown_;
   std::string pending_;
 };
 

@@ -96,7 +96,10 @@ ServeApi::ServeApi(const Session& session, EngineThread& engine, ServeDefaults d
       api_key_(api_key),
       opened_(std::time(nullptr)) {}
 
-ServeApi::~ServeApi() { reading_.join(); }
+ServeApi::~ServeApi() {
+  stop();
+  telling_.join();
+}
 
 HttpServer::Handler ServeApi::handler() {
   return {.screen = [this](const HttpRequest& request) { return screen(request); },
@@ -171,13 +174,21 @@ void ServeApi::generate(Api api, const HttpRequest& request, const std::shared_p
   if (!asked) return refuse(asked.error());
   const Teller::Way way{
       .api = api, .choices = asked->choices, .stream = asked->stream, .logprobs = asked->spec.logprobs};
-  const auto teller = std::make_shared<Teller>(AnswerForm(api, defaults_.model, asked->include_usage), way,
-                                               session_.tokenizer(), exchange);
+  Teller teller(AnswerForm(api, defaults_.model, asked->include_usage), way, session_.tokenizer(), exchange,
+                session_.answers(), asked->format);
+  std::function<void(AnswerNews)> tell;
+  if (asked->format)
+    tell = [late = std::make_shared<LateTeller>(std::move(teller), telling_)](AnswerNews news) {
+      late->take(std::move(news));
+    };
+  else
+    tell = [now = std::make_shared<Teller>(std::move(teller))](const AnswerNews& news) { now->take(news); };
   const EngineThread::JobId job = engine_.submit({.spec = std::move(asked->spec),
                                                   .choices = asked->choices,
                                                   .method = std::move(asked->method),
                                                   .stops = std::move(asked->stops),
-                                                  .tell = [teller](const AnswerNews& news) { teller->take(news); }});
+                                                  .shown = std::move(asked->shown),
+                                                  .tell = std::move(tell)});
   exchange->on_gone([this, job] { engine_.cancel(job); });
 }
 

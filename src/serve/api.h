@@ -20,10 +20,13 @@ namespace sluice {
 // engine.
 class ServeApi {
  public:
-  // api_key: what clients must know; empty: nothing. REQUIRES: the session and the engine's thread outlive it.
+  // api_key: what clients must know; empty: nothing. REQUIRES: the session outlives it, and the engine's thread outlives
+  // stop() and is gone before this.
   ServeApi(const Session& session, EngineThread& engine, ServeDefaults defaults, const std::string& api_key);
-  // What was asked before is answered first.
   ~ServeApi();
+
+  // What was asked before is given to the engine; nothing is after that. REQUIRES: no handler is called any more.
+  void stop() { reading_.join(); }
 
   HttpServer::Handler handler();
   // From now on nothing is generated for who comes. Thread safety: any thread.
@@ -55,7 +58,8 @@ class ServeApi {
   std::string api_key_;
   std::time_t opened_;
   std::atomic<bool> draining_ = false;
-  boost::asio::thread_pool reading_{1};
+  boost::asio::thread_pool reading_{1};  // requests
+  boost::asio::thread_pool telling_{1};  // of answers that have to be read
 };
 
 }  // namespace sluice

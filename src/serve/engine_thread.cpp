@@ -136,7 +136,7 @@ Status EngineThread::begin(TalkId id, const std::shared_ptr<const Job>& job) {
   speaking_[request] = id;
   talks_.try_emplace(id, Talk{.job = job,
                               .request = request,
-                              .text = TextStream(session_.tokenizer()),
+                              .text = TextStream(session_.tokenizer(), job->shown),
                               .stops = StopStrings(job->stops),
                               .trial = std::move(trial)});
   return {};

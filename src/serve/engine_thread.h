@@ -53,6 +53,7 @@ struct Job {
   int32_t choices = 1;  // answers, each with its own seed: the spec's, that plus 1, …
   std::string method;   // as it was asked for
   std::vector<std::string> stops;
+  std::vector<Token> shown = {};  // control tokens whose texts are told
   // Of the engine's thread, or of who submits it; it must not wait. After an answer that failed there is no other news.
   std::function<void(AnswerNews)> tell;
 };

@@ -30,9 +30,8 @@ std::string LogprobForm::name_of(Token token) const {
 }
 
 Json LogprobForm::of_chat(Token token, float logprob) const {
-  const std::string piece = tokenizer_->piece(token, /*special=*/true);
-  Json bytes = Json::array();
-  for (const char c : piece) bytes.push_back(static_cast<unsigned char>(c));
+  Json bytes;  // null of what is no text
+  for (const char c : tokenizer_->piece(token)) bytes.push_back(static_cast<unsigned char>(c));
   return {{"token", name_of(token)}, {"logprob", logprob}, {"bytes", std::move(bytes)}};
 }
 
@@ -56,7 +55,7 @@ Json LogprobForm::next(std::span<const Token> tokens, std::span<const Logprobs> 
     top[name_of(tokens[i])] = logprobs[i].own;
     tops.push_back(std::move(top));
     offsets.push_back(offset_);
-    offset_ += characters(tokenizer_->piece(tokens[i], /*special=*/true));
+    offset_ += characters(tokenizer_->piece(tokens[i]));
   }
   return {{"tokens", std::move(names)},
           {"token_logprobs", std::move(numbers)},

@@ -18,6 +18,8 @@ inline constexpr int kDeepestBody = 64;
 inline constexpr size_t kMostStops = 16, kLongestStop = 256;
 // Answers to one request: each takes cells as a request does.
 inline constexpr int32_t kMostChoices = 16;
+// Tools of a request: each becomes part of its prompt.
+inline constexpr size_t kMostTools = 128;
 // Biases of a request: they travel to the last stage.
 inline constexpr size_t kMostBiases = 1024;
 

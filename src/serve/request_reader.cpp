@@ -271,9 +271,9 @@ ApiStatus read_method(const Session& session, const json& body, Asked& asked) {
   return {};
 }
 
-// All parameters but those of the prompt, which `handled` names.
+// All parameters but those of the prompt, which are `handled`.
 ApiResult<Asked> read_generation(Api api, const Session& session, const ServeDefaults& defaults, const json& body,
-                                 const std::string& handled) {
+                                 const std::vector<std::string>& handled) {
   Asked asked{.api = api};
   if (body.contains("max_tokens") && body.contains("max_completion_tokens") &&
       body["max_tokens"] != body["max_completion_tokens"])
@@ -283,7 +283,7 @@ ApiResult<Asked> read_generation(Api api, const Session& session, const ServeDef
   asked.spec.max_tokens = defaults.max_tokens.value_or(session.options().context);
   asked.spec.sampling.seed = defaults.seed ? *defaults.seed : std::random_device()();
   for (const auto& [name, value] : body.items())
-    if (name != handled) SLUICE_API_TRY_STATUS(read_parameter(name, value, asked));
+    if (std::ranges::count(handled, name) == 0) SLUICE_API_TRY_STATUS(read_parameter(name, value, asked));
   if (asked.include_usage && !asked.stream)
     return bad_parameter("stream_options", "is for \"stream\": true; leave it out");
   if (asked.spec.sampling.top_logprobs > 0 && !asked.spec.logprobs)
@@ -326,24 +326,108 @@ ApiResult<std::string> read_content(const json& content, const std::string& para
   return text;
 }
 
+// A call that an earlier answer made, as this API writes it.
+ApiStatus check_call(const json& call, const std::string& param) {
+  const json function = call.is_object() ? call.value("function", json()) : json();
+  const bool right = function.is_object() && call.value("type", json("function")) == "function" &&
+                     function.value("name", json()).is_string() && function.value("arguments", json()).is_string() &&
+                     call.value("id", json("")).is_string();
+  if (right) return {};
+  return bad_parameter(
+      param, R"(must be {"id": …, "type": "function", "function": {"name": …, "arguments": …}}, both of them texts)");
+}
+
+// Members of messages beside role and content, which templates see as they are.
+ApiStatus read_more(const std::string& name, const json& value, const std::string& param, ChatMessage& read) {
+  if (name == "tool_calls" && value.is_array()) {
+    for (size_t i = 0; i < value.size(); ++i)
+      SLUICE_API_TRY_STATUS(check_call(value[i], param + "[" + std::to_string(i) + "]"));
+  } else if (name != "tool_call_id" && name != "reasoning_content") {
+    return bad_parameter(param, "not supported: leave it out");
+  } else if (!value.is_string()) {
+    return bad_parameter(param, "must be a text");
+  }
+  read.extra[name] = nlohmann::ordered_json::parse(value.dump());
+  return {};
+}
+
+// Whether members are there that belong to the role, and no others.
+ApiStatus check_role(const ChatMessage& message, bool has_content, const std::string& param) {
+  const bool calls = message.extra.contains("tool_calls");
+  if (message.role.empty() || (!has_content && !calls)) return bad_parameter(param, "must have a role and a content");
+  if ((calls || message.extra.contains("reasoning_content")) && message.role != "assistant")
+    return bad_parameter(param, "tool_calls and reasoning_content are the assistant's");
+  if (message.extra.contains("tool_call_id") != (message.role == "tool"))
+    return bad_parameter(param, "tool_call_id belongs to role tool, and to that always");
+  return {};
+}
+
 ApiResult<ChatMessage> read_message(const json& message, const std::string& param) {
   if (!message.is_object()) return bad_parameter(param, "must be an object with role and content");
   ChatMessage read;
+  bool has_content = false;
   for (const auto& [name, value] : message.items()) {
     const std::string member = param + "." + name;
     if (name == "role") {
-      constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant"};
+      constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
       if (!value.is_string() || std::ranges::count(kRoles, value.get_ref<const std::string&>()) == 0)
-        return bad_parameter(member, "must be system, developer, user or assistant");
+        return bad_parameter(member, "must be system, developer, user, assistant or tool");
       read.role = value == "developer" ? "system" : value.get<std::string>();
-    } else if (name == "content") {
+    } else if (name == "content" && !value.is_null()) {
       SLUICE_API_TRY(read.content, read_content(value, member));
+      has_content = true;
     } else if (!value.empty()) {  // null, or a list of none
-      return bad_parameter(member, "not supported: leave it out");
+      SLUICE_API_TRY_STATUS(read_more(name, value, member, read));
     }
   }
-  if (read.role.empty() || !message.contains("content")) return bad_parameter(param, "must have a role and a content");
+  SLUICE_API_TRY_STATUS(check_role(read, has_content, param));
   return read;
+}
+
+// --- tools
+
+ApiStatus check_tool(const json& tool, const std::string& param) {
+  const json function = tool.is_object() ? tool.value("function", json()) : json();
+  const auto is = [&](const char* name, bool (json::*kind)() const noexcept) {
+    return !function.contains(name) || function[name].is_null() || (function[name].*kind)();
+  };
+  const bool right = function.is_object() && tool.value("type", json()) == "function" && function.contains("name") &&
+                     function["name"].is_string() && is("description", &json::is_string) &&
+                     is("parameters", &json::is_object) && is("strict", &json::is_boolean);
+  if (right) return {};
+  return bad_parameter(
+      param, R"(must be {"type": "function", "function": {"name": …, "description": …, "parameters": {…}}})");
+}
+
+// Nothing makes a model call one, and nothing keeps it from that.
+ApiStatus read_tools(const Session& session, const json& body, AnswerRequest& request) {
+  const auto given = [&](const char* name) { return body.contains(name) && !body[name].is_null(); };
+  const json choice = given("tool_choice") ? body["tool_choice"] : json("auto");
+  if (choice != "auto" && choice != "none")
+    return bad_parameter("tool_choice", "must be auto or none: a call can't be forced here");
+  request.tool_choice = choice == "none" ? ToolChoice::kNone : ToolChoice::kAuto;
+  request.parallel_tool_calls = true;
+  if (given("parallel_tool_calls")) {
+    SLUICE_API_TRY(request.parallel_tool_calls, yes_or_no(body["parallel_tool_calls"], "parallel_tool_calls"));
+  }
+  if (!given("tools")) return {};
+  const json& tools = body["tools"];
+  if (!tools.is_array() || tools.size() > policy::kMostTools)
+    return bad_parameter("tools", "must be a list of up to " + std::to_string(policy::kMostTools) + " tools");
+  for (size_t i = 0; i < tools.size(); ++i)
+    SLUICE_API_TRY_STATUS(check_tool(tools[i], "tools[" + std::to_string(i) + "]"));
+  if (!tools.empty() && session.answers() == nullptr)
+    return bad_parameter("tools", "answers of this server are not read for calls: leave them out");
+  if (!tools.empty()) request.conversation.tools = nlohmann::ordered_json::parse(tools.dump());
+  return {};
+}
+
+// The control tokens of these texts.
+std::vector<Token> tokens_of(const std::vector<std::string>& texts, const Tokenizer& tokenizer) {
+  std::vector<Token> tokens;
+  for (const SpecialText& special : tokenizer.specials())
+    if (std::ranges::count(texts, special.text) > 0) tokens.push_back(special.token);
+  return tokens;
 }
 
 }  // namespace
@@ -370,19 +454,28 @@ ApiResult<std::vector<Token>> read_tokens(const json& ids, const std::string& pa
 
 ApiResult<Asked> read_chat(const Session& session, const ServeDefaults& defaults, const json& body) {
   if (!body.contains("messages")) return bad_parameter("messages", "is missing");
-  SLUICE_API_TRY(const auto messages, read_messages(body["messages"], "messages"));
-  SLUICE_API_TRY(Asked asked, read_generation(Api::kChat, session, defaults, body, "messages"));
+  AnswerRequest request;
+  SLUICE_API_TRY(request.conversation.messages, read_messages(body["messages"], "messages"));
+  SLUICE_API_TRY_STATUS(read_tools(session, body, request));
+  SLUICE_API_TRY(Asked asked, read_generation(Api::kChat, session, defaults, body,
+                                              {"messages", "tools", "tool_choice", "parallel_tool_calls"}));
   if (!session.has_template())
     return bad_parameter("messages", "the model has no chat template: ask /v1/completions for a text");
-  auto prompt = session.encode(messages);
-  if (!prompt) return bad_parameter("messages", prompt.error().message);
-  SLUICE_API_TRY_STATUS(take_prompt(session, std::move(*prompt), "messages", asked));
+  const bool tools = !request.conversation.tools.empty();
+  auto question = session.question(std::move(request));
+  if (!question) return bad_parameter(tools ? "tools" : "messages", question.error().message);
+  SLUICE_API_TRY_STATUS(take_prompt(session, std::move(question->prompt), "messages", asked));
+  asked.format = std::move(question->format);
+  if (!asked.format) return asked;
+  asked.shown = tokens_of(asked.format->shown, session.tokenizer());
+  asked.stops.insert(asked.stops.end(), asked.format->stops.begin(), asked.format->stops.end());
+  std::erase(asked.stops, std::string());
   return asked;
 }
 
 ApiResult<Asked> read_completion(const Session& session, const ServeDefaults& defaults, const json& body) {
   if (!body.contains("prompt")) return bad_parameter("prompt", "is missing");
-  SLUICE_API_TRY(Asked asked, read_generation(Api::kCompletions, session, defaults, body, "prompt"));
+  SLUICE_API_TRY(Asked asked, read_generation(Api::kCompletions, session, defaults, body, {"prompt"}));
   const json* prompt = &body["prompt"];
   if (prompt->is_array() && prompt->size() == 1 && (prompt->front().is_string() || prompt->front().is_array()))
     prompt = &prompt->front();

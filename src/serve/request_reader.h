@@ -25,6 +25,8 @@ struct Asked {
   std::string method;  // `auto`: what the engine begins with may be switched
   std::vector<std::string> stops;
   bool stream = false, include_usage = false;
+  std::optional<AnswerFormat> format;  // how the answer is read, if it may hold more than a text
+  std::vector<Token> shown;            // control tokens that are read with it
 };
 
 // What requests get that do not say, and what there is.

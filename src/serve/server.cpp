@@ -29,8 +29,9 @@ Result<std::unique_ptr<Server>> Server::open(const Session& session, const Serve
 
 Server::~Server() {
   if (http_) http_->stop();
-  api_.reset();
+  if (api_) api_->stop();
   engine_.reset();
+  api_.reset();
 }
 
 void Server::drain(double seconds) {

@@ -1,6 +1,12 @@
 #include "serve/teller.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <iterator>
+#include <random>
 #include <utility>
 
 namespace sluice {
@@ -9,17 +15,63 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string finish_reason(const AnswerEnd& end) { return end.finish == Finish::kLength ? "length" : "stop"; }
+std::string new_call_id() {
+  std::random_device random;
+  return fmt::format("call_{:08x}{:08x}{:08x}", random(), random(), random());
+}
+
+void append(AssistantDelta& all, AssistantDelta more) {
+  all.content += more.content;
+  all.reasoning += more.reasoning;
+  for (auto& call : more.tool_calls) all.tool_calls.push_back(std::move(call));
+}
+
+bool says_something(const AssistantDelta& more) {
+  return !more.content.empty() || !more.reasoning.empty() || !more.tool_calls.empty();
+}
 
 }  // namespace
 
 HttpReply reply_of(const ApiError& error) { return {.status = error.status, .body = text_of(error.to_json())}; }
 
-Teller::Teller(AnswerForm form, Way way, const Tokenizer& tokenizer, std::shared_ptr<Exchange> exchange)
-    : form_(std::move(form)),
-      way_(way),
-      choices_(static_cast<size_t>(way.choices), Choice(LogprobForm(way.api, tokenizer))),
-      exchange_(std::move(exchange)) {}
+Teller::Teller(AnswerForm form, Way way, const Tokenizer& tokenizer, std::shared_ptr<Exchange> exchange,
+               const AnswerParser* parser, const std::optional<AnswerFormat>& format)
+    : form_(std::move(form)), way_(way), exchange_(std::move(exchange)) {
+  for (int32_t i = 0; i < way.choices; ++i) {
+    choices_.emplace_back(LogprobForm(way.api, tokenizer));
+    if (parser != nullptr && format) choices_.back().reader.emplace(*parser, *format);
+  }
+}
+
+// What an answer's text adds to the message.
+AssistantDelta Teller::Choice::read(const AnswerNews& news) {
+  AssistantDelta more;
+  if (!reader) {
+    more.content = news.text;
+    return more;
+  }
+  if (!news.text.empty()) more = reader->push(news.text);
+  if (news.end) append(more, reader->finish());
+  name_calls(more);
+  return more;
+}
+
+// The id of a call goes out with its name, and once.
+void Teller::Choice::name_calls(AssistantDelta& more) {
+  for (auto& [index, call] : more.tool_calls) {
+    if (index < call_ids.size()) {
+      call.id.clear();
+    } else {
+      if (call.id.empty()) call.id = new_call_id();
+      call_ids.push_back(call.id);
+    }
+  }
+}
+
+std::string Teller::Choice::finish_reason() const {
+  if (end->finish == Finish::kLength) return "length";
+  return call_ids.empty() ? "stop" : "tool_calls";
+}
 
 void Teller::take(const AnswerNews& news) {
   if (over_) return;
@@ -40,11 +92,10 @@ void Teller::send(Choice& choice, const AnswerNews& news) {
   std::string events;
   for (int32_t i = 0; !begun_ && i < way_.choices; ++i) events += form_.begin(i);
   begun_ = true;
-  if (!news.text.empty() || !news.logprobs.empty()) {
-    const AssistantDelta more{.content = news.text, .reasoning = {}, .tool_calls = {}};
+  const AssistantDelta more = choice.read(news);
+  if (says_something(more) || !news.logprobs.empty())
     events += form_.piece(news.choice, more, way_.logprobs ? choice.form.next(news.tokens, news.logprobs) : Json());
-  }
-  if (choice.end) events += form_.end(news.choice, finish_reason(*choice.end));
+  if (choice.end) events += form_.end(news.choice, choice.finish_reason());
   over_ = all_have_ended();
   if (over_) events += form_.last(usage());
   exchange_->stream(std::move(events));
@@ -58,10 +109,16 @@ void Teller::collect(Choice& choice, const AnswerNews& news) {
   over_ = all_have_ended();
   if (!over_) return;
   std::vector<AnswerForm::Choice> whole;
-  for (Choice& one : choices_)
+  for (Choice& one : choices_) {
+    AnswerNews text{.text = std::move(one.message.content), .end = one.end};
+    one.message.content.clear();
+    const AssistantDelta read = one.read(text);
+    one.message = one.reader ? one.reader->message() : AssistantMessage{.content = read.content};
+    for (size_t i = 0; i < one.message.tool_calls.size(); ++i) one.message.tool_calls[i].id = one.call_ids[i];
     whole.push_back({.message = std::move(one.message),
                      .logprobs = way_.logprobs ? one.form.next(one.tokens, one.logprobs) : Json(),
-                     .finish_reason = finish_reason(*one.end)});
+                     .finish_reason = one.finish_reason()});
+  }
   exchange_->reply({.status = 200, .body = text_of(form_.whole(whole, usage()))});
 }
 
@@ -85,6 +142,49 @@ Usage Teller::usage() const {
   }
   all.equivalent_acceptance_length /= static_cast<double>(choices_.size());
   return all;
+}
+
+void LateTeller::take(AnswerNews news) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(news));
+    if (std::exchange(at_work_, true)) return;
+  }
+  boost::asio::post(threads_, [self = shared_from_this()] { self->work(); });
+}
+
+void LateTeller::work() {
+  for (auto all = waiting(); !all.empty(); all = waiting()) {
+    try {
+      for (const AnswerNews& news : all) teller_.take(news);
+    } catch (const std::exception& error) {
+      const ApiError why{.status = 500, .message = error.what(), .param = "", .code = ""};
+      teller_.take({.end = AnswerEnd{.finish = Finish::kFailed, .usage = {}, .error = why}});
+    }
+  }
+}
+
+// What has come since it was last asked, of each answer in one; nothing: the work is done.
+std::vector<AnswerNews> LateTeller::waiting() {
+  std::vector<AnswerNews> all, merged;
+  {
+    const std::lock_guard lock(mutex_);
+    all = std::exchange(waiting_, {});
+    at_work_ = !all.empty();
+  }
+  for (AnswerNews& news : all) {
+    const auto before = std::ranges::find_if(
+        merged, [&](const AnswerNews& one) { return one.choice == news.choice && !one.end.has_value(); });
+    if (before == merged.end()) {
+      merged.push_back(std::move(news));
+      continue;
+    }
+    before->text += news.text;
+    before->tokens.insert(before->tokens.end(), news.tokens.begin(), news.tokens.end());
+    std::ranges::move(news.logprobs, std::back_inserter(before->logprobs));
+    before->end = std::move(news.end);
+  }
+  return merged;
 }
 
 }  // namespace sluice

@@ -1,7 +1,9 @@
 // Brings the answers to a request to its client, in the form in which it asked for them.
 #pragma once
 
+#include <boost/asio/thread_pool.hpp>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,8 +25,9 @@ class Teller {
     int32_t choices = 1;
     bool stream = false, logprobs = false;
   };
-  // REQUIRES: the tokenizer outlives it.
-  Teller(AnswerForm form, Way way, const Tokenizer& tokenizer, std::shared_ptr<Exchange> exchange);
+  // format: by which the parser reads the answers; none: they are texts. REQUIRES: tokenizer and parser outlive it.
+  Teller(AnswerForm form, Way way, const Tokenizer& tokenizer, std::shared_ptr<Exchange> exchange,
+         const AnswerParser* parser = nullptr, const std::optional<AnswerFormat>& format = {});
 
   void take(const AnswerNews& news);
 
@@ -35,7 +38,13 @@ class Teller {
     std::vector<Token> tokens;
     std::vector<Logprobs> logprobs;
     LogprobForm form;
+    std::optional<AnswerStream> reader;
+    std::vector<std::string> call_ids;  // ours, where the family gives none
     std::optional<AnswerEnd> end;
+
+    AssistantDelta read(const AnswerNews& news);
+    void name_calls(AssistantDelta& more);
+    std::string finish_reason() const;
   };
   void fail(const ApiError& error);
   void send(Choice& choice, const AnswerNews& news);
@@ -49,6 +58,26 @@ class Teller {
   bool begun_ = false;  // it has gone out that all is well
   bool over_ = false;
   std::shared_ptr<Exchange> exchange_;
+};
+
+// Has a teller take its news on a thread of its own, those that have come meanwhile at once: reading an answer takes
+// longer than the engine may wait. Thread safety: any thread.
+class LateTeller : public std::enable_shared_from_this<LateTeller> {
+ public:
+  // REQUIRES: the threads outlive it.
+  LateTeller(Teller teller, boost::asio::thread_pool& threads) : teller_(std::move(teller)), threads_(threads) {}
+
+  void take(AnswerNews news);
+
+ private:
+  void work();
+  std::vector<AnswerNews> waiting();
+
+  Teller teller_;
+  boost::asio::thread_pool& threads_;
+  std::mutex mutex_;
+  std::vector<AnswerNews> waiting_;
+  bool at_work_ = false;
 };
 
 }  // namespace sluice

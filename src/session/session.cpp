@@ -100,6 +100,7 @@ Status Session::open_model() {
   SLUICE_TRY_STATUS(open_template());  // its helper process is forked off while this one is small
   SLUICE_TRY(auto tokenizer, Tokenizer::load(*model_));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
+  find_whether_it_reasons();
   return {};
 }
 
@@ -109,7 +110,17 @@ Status Session::open_template() {
   if (!opened)
     return input_error(options_.model + ": " + opened.error().message + "; --raw goes without the chat template");
   template_ = std::move(*opened);
+  if (options_.reads_answers) {
+    SLUICE_TRY(answers_, AnswerParser::open(model_->chat_template()));
+  }
   return {};
+}
+
+void Session::find_whether_it_reasons() {
+  if (!answers_) return;
+  const AnswerRequest example{.conversation = template_input({{.role = "user", .content = "Hello"}})};
+  const auto format = answers_->format(example);
+  reasons_ = format && !format->reasoning_begin.empty();
 }
 
 // What was trained for this very model goes before what was downloaded.
@@ -285,12 +296,41 @@ Result<std::vector<Token>> Session::encode(const std::vector<ChatMessage>& messa
                          " of it belongs to no character; convert it, for instance with iconv");
   if (!template_)
     return tokenizer_->encode(messages.back().content, /*add_special=*/true, /*parse_special=*/options_.raw);
+  return encode(template_input(messages), [&](const ChatTemplateInput& input) { return template_->render(input); });
+}
+
+Result<std::vector<Token>> Session::encode(const ChatTemplateInput& input, const ChatText::Render& render) const {
   const ChatText chat(*tokenizer_, model_->chat_template());
-  SLUICE_TRY(auto tokens, chat.encode(template_input(messages),
-                                      [&](const ChatTemplateInput& input) { return template_->render(input); }));
+  SLUICE_TRY(auto tokens, chat.encode(input, render));
   if (tokenizer_->adds_bos() && (tokens.empty() || tokens.front() != tokenizer_->bos()))
     tokens.insert(tokens.begin(), tokenizer_->bos());
   return tokens;
+}
+
+Result<Session::Question> Session::question(AnswerRequest request) const {
+  const auto tools = std::move(request.conversation.tools);
+  request.conversation = template_input(request.conversation.messages);
+  request.conversation.tools = tools;
+  const auto is_more = [](const ChatMessage& message) { return !message.extra.empty(); };
+  const bool mended = !tools.empty() || std::ranges::any_of(request.conversation.messages, is_more);
+  Question question;
+  if (answers() != nullptr && (mended || reasons_)) {
+    auto format = answers_->format(request);
+    if (!format && mended) return tl::unexpected<Error>(std::move(format).error());
+    if (format) question.format = std::move(*format);  // else the answer is a text as it stands
+  }
+  if (!mended || answers() == nullptr) {
+    SLUICE_TRY(question.prompt, encode(request.conversation.messages));
+    return question;
+  }
+  const auto render = [&](const ChatTemplateInput& input) -> Result<std::string> {
+    AnswerRequest concealed = request;
+    concealed.conversation = input;
+    SLUICE_TRY(AnswerFormat format, answers_->format(concealed));
+    return std::move(format.prompt);
+  };
+  SLUICE_TRY(question.prompt, encode(request.conversation, render));
+  return question;
 }
 
 ChatTemplateInput Session::template_input(const std::vector<ChatMessage>& messages) const {

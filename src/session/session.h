@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "chat/answer_parser.h"
 #include "chat/chat_template.h"
+#include "chat/chat_text.h"
 #include "engine/engine.h"
 #include "model/file_map.h"
 #include "model/head_file.h"
@@ -78,6 +80,17 @@ class Session {
   // What the template makes of a conversation; the error says that there is none.
   Result<std::string> render(const std::vector<ChatMessage>& messages) const;
 
+  // How answers are read; null: there is no template, or nobody asked for it (SessionOptions::reads_answers).
+  const AnswerParser* answers() const { return answers_ ? &*answers_ : nullptr; }
+  // The prompt of a conversation, and how its answer is read if there is anything in it to be told apart: the family
+  // reasons, or there are tools. As encode(), but conversations with tools or calls are rendered as the parser does it.
+  struct Question {
+    std::vector<Token> prompt;
+    std::optional<AnswerFormat> format;
+  };
+  // messages and tools: of the conversation nothing else is read.
+  Result<Question> question(AnswerRequest request) const;
+
   // What to ask of the engine for a prompt; method `auto` begins as the plan says, or as the best
   // method that the files at hand allow.
   RequestSpec spec(std::vector<Token> prompt) const { return spec(std::move(prompt), options_.request.method); }
@@ -88,6 +101,8 @@ class Session {
 
  private:
   Session() = default;
+  void find_whether_it_reasons();
+  Result<std::vector<Token>> encode(const ChatTemplateInput& input, const ChatText::Render& render) const;
   ChatTemplateInput template_input(const std::vector<ChatMessage>& messages) const;
   Status take_hosts();
   Status open_model();
@@ -126,6 +141,8 @@ class Session {
   std::shared_ptr<Memo> memo_;               // if lazy
   std::shared_ptr<const KnownText> corpus_;  // if --ngram-corpus
   std::optional<ChatTemplate> template_;
+  std::optional<AnswerParser> answers_;
+  bool reasons_ = false;  // the family's answers may hold reasoning
   std::vector<LayerRange> cuts_;
   std::optional<Profile> profile_;
   std::string profile_name_;

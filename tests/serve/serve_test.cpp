@@ -211,6 +211,7 @@ TEST(Serve, WhatWouldChangeTheAnswerAndIsNotSupportedIsRefused) {
                                                            {"presence_penalty", 2.5},
                                                            {"frequency_penalty", "much"},
                                                            {"tools", {{{"type", "function"}}}},
+                                                           {"tool_choice", "required"},
                                                            {"response_format", {{"type", "json_object"}}},
                                                            {"temperture", 1},
                                                            {"temperature", "hot"},

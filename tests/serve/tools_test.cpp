@@ -1,0 +1,255 @@
+// Reasoning and calls of tools, whole and in pieces; what is none stays content.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <iterator>
+#include <random>
+
+#include "serve/http_client.h"
+#include "serve/served.h"
+#include "serve/teller.h"
+#include "support/tiny_model.h"
+
+namespace sluice::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kChat = "/v1/chat/completions";
+
+const json kTools = json::parse(R"([{"type": "function", "function": {
+    "name": "get_weather", "description": "The weather of a place", "parameters": {"type": "object",
+    "properties": {"city": {"type": "string"}}, "required": ["city"]}}}])");
+const json kMessages = json::parse(R"([{"role": "user", "content": "What is the weather in Paris?"}])");
+
+// Of a family that reasons and calls.
+std::string family_template() {
+  std::ifstream file(fs::path(SLUICE_SOURCE_DIR) / ".venv/llama/share/llama-common/templates/Qwen-Qwen3-0.6B.jinja");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+const Session& family_session() {
+  static const Session session = [] {
+    TinyModelSpec spec = narrow_model(4);
+    spec.context_length = 2048;
+    spec.chat_template = family_template();
+    SessionOptions options{.model = write_tiny_model(spec, temp_path("family.gguf")), .threads = 1};
+    options.reads_answers = true;
+    auto opened = Session::open(options);
+    if (!opened) throw std::runtime_error(opened.error().message);
+    return std::move(*opened);
+  }();
+  return session;
+}
+
+// Keeps what a client would get.
+class Kept : public Exchange {
+ public:
+  void reply(HttpReply reply) override { replied_.set_value(std::move(reply)); }
+  void stream(std::string events) override { events_ += events; }
+  void end_stream() override { replied_.set_value({.status = 200, .body = events_}); }
+  void on_gone(std::function<void()>) override {}
+  HttpReply wait() { return replied_.get_future().get(); }
+
+ private:
+  std::promise<HttpReply> replied_;
+  std::string events_;
+};
+
+class ServeTools : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (family_template().empty()) GTEST_SKIP() << "tools/setup installs the templates";
+    const Session& session = family_session();
+    AnswerRequest request{.conversation = {.messages = {{.role = "user", .content = "Weather?"}}}};
+    request.conversation.tools = nlohmann::ordered_json::parse(kTools.dump());
+    request.parallel_tool_calls = true;
+    auto question = session.question(request);
+    ASSERT_TRUE(question) << question.error().message;
+    format_ = question->format;
+    ASSERT_TRUE(format_);
+  }
+
+  Teller teller(const std::shared_ptr<Exchange>& exchange, bool stream) {
+    return Teller(AnswerForm(Api::kChat, "m", false), {.api = Api::kChat, .choices = 1, .stream = stream},
+                  family_session().tokenizer(), exchange, family_session().answers(), format_);
+  }
+
+  json whole(const std::string& text, Finish finish = Finish::kStop) {
+    const auto exchange = std::make_shared<Kept>();
+    Teller teller = this->teller(exchange, false);
+    teller.take({});
+    teller.take({.text = text});
+    teller.take({.end = AnswerEnd{.finish = finish, .usage = {}, .error = {}}});
+    return json::parse(exchange->wait().body)["choices"][0];
+  }
+
+  // In pieces of any length, told late, put together again as clients do.
+  json streamed(const std::string& text, uint32_t seed, Finish finish = Finish::kStop) {
+    std::mt19937 random(seed);
+    const auto exchange = std::make_shared<Kept>();
+    boost::asio::thread_pool threads(1);
+    const auto late = std::make_shared<LateTeller>(teller(exchange, true), threads);
+    late->take({});
+    for (size_t at = 0; at < text.size();) {
+      const size_t n = 1 + random() % 12;
+      late->take({.text = text.substr(at, n)});
+      at += n;
+      if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    late->take({.end = AnswerEnd{.finish = finish, .usage = {}, .error = {}}});
+    const std::string events = exchange->wait().body;
+    threads.join();
+    return put_together(events_of(events));
+  }
+
+  static json put_together(const std::vector<json>& events) {
+    json message = {{"content", ""}}, choice;
+    for (const json& event : events) {
+      if (event.is_null() || event["choices"].empty()) continue;
+      const json& one = event["choices"][0];
+      if (!one["finish_reason"].is_null()) choice["finish_reason"] = one["finish_reason"];
+      for (const auto& [name, more] : one["delta"].items()) {
+        if (name == "content" || name == "reasoning_content")
+          message[name] = message.value(name, "") + more.get<std::string>();
+        else if (name == "role")
+          message[name] = more;
+        else if (name == "tool_calls")
+          for (const json& call : more) add(message["tool_calls"], call);
+      }
+    }
+    choice["message"] = message;
+    return choice;
+  }
+
+  static void add(json& calls, const json& more) {
+    const auto index = more["index"].get<size_t>();
+    if (index >= calls.size()) {
+      EXPECT_EQ(index, calls.size());
+      json first = more;
+      first.erase("index");
+      EXPECT_TRUE(first.contains("id") && first.contains("type") && first["function"].contains("name")) << more;
+      calls.push_back(first);
+    } else {
+      EXPECT_FALSE(more.contains("id") || more["function"].contains("name")) << more;
+      json& arguments = calls[index]["function"]["arguments"];
+      arguments = arguments.get<std::string>() + more["function"]["arguments"].get<std::string>();
+    }
+  }
+
+  std::optional<AnswerFormat> format_;
+};
+
+const std::string kCall = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>";
+
+TEST_F(ServeTools, ReasoningContentAndCallsAreToldApart) {
+  const json choice = whole("<think>\nRain?\n</think>\n\nLet me see. " + kCall);
+  const json& message = choice["message"];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_NE(message["reasoning_content"].get<std::string>().find("Rain?"), std::string::npos);
+  EXPECT_NE(message["content"].get<std::string>().find("Let me see."), std::string::npos);
+  ASSERT_EQ(message["tool_calls"].size(), 1u) << choice;
+  EXPECT_EQ(message["tool_calls"][0]["type"], "function");
+  EXPECT_TRUE(message["tool_calls"][0]["id"].get<std::string>().starts_with("call_"));
+  EXPECT_EQ(message["tool_calls"][0]["function"]["name"], "get_weather");
+  EXPECT_EQ(json::parse(message["tool_calls"][0]["function"]["arguments"].get<std::string>()), json({{"city", "Paris"}}));
+}
+
+TEST_F(ServeTools, PiecesComeToTheWholeMessage) {
+  const std::vector<std::string> texts = {"<think>\nRain?\n</think>\n\nIt rains.",
+                                          "<think>\nRain?\n</think>\n\n" + kCall,
+                                          "Let me see. " + kCall + "\n" + kCall,
+                                          "It rains, grüße <b>.",
+                                          "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"ci",
+                                          "<tool_call>\nno call at all</tool_call> and more",
+                                          "<think>\nfor ever",
+                                          "<tool_ca",
+                                          ""};
+  for (size_t i = 0; i < texts.size(); ++i) {
+    SCOPED_TRACE(texts[i]);
+    json wanted = whole(texts[i]);
+    wanted["message"].erase("refusal");
+    if (wanted["message"]["content"].is_null()) wanted["message"]["content"] = "";
+    for (uint32_t seed = 0; seed < 3; ++seed) {
+      json pieces = streamed(texts[i], seed);
+      EXPECT_EQ(pieces["finish_reason"], wanted["finish_reason"]);
+      json said = pieces["message"], all = wanted["message"];
+      for (json* message : {&said, &all})
+        if (message->contains("tool_calls"))
+          for (json& call : (*message)["tool_calls"]) call.erase("id");  // drawn anew
+      EXPECT_EQ(said, all);
+    }
+  }
+}
+
+TEST_F(ServeTools, WhatIsNoCallIsContentAsItStands) {
+  const std::string text = "<tool_call>\nno call at all";
+  const json choice = whole(text);
+  EXPECT_EQ(choice["message"]["content"], text);
+  EXPECT_FALSE(choice["message"].contains("tool_calls"));
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  EXPECT_EQ(whole("It ra", Finish::kLength)["finish_reason"], "length");
+}
+
+TEST_F(ServeTools, RequestsWithToolsAreAnswered) {
+  const auto server = serve({}, family_session());
+  json body = {{"messages", kMessages}, {"tools", kTools}, {"max_tokens", 12}, {"temperature", 1.0}, {"seed", 4}};
+  const HttpAnswer answer = post(server->address(), kChat, body);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const json first = answer.json();
+  body["tool_choice"] = "none";
+  EXPECT_EQ(post(server->address(), kChat, body).status, 200);
+  body.erase("tools");
+  const json without = post(server->address(), kChat, body).json();
+  EXPECT_GT(first["usage"]["prompt_tokens"], without["usage"]["prompt_tokens"]) << "they are told to the model";
+  body["messages"] = json::parse(R"([{"role": "user", "content": "Weather?"},
+      {"role": "assistant", "content": null, "reasoning_content": "Hm.", "tool_calls": [{"id": "call_1", "type": "function",
+        "function": {"name": "get_weather", "arguments": "{\"city\": \"Paris\"}"}}]},
+      {"role": "tool", "tool_call_id": "call_1", "content": "It rains."}])");
+  body["stream"] = true;
+  const HttpAnswer again = post(server->address(), kChat, body);
+  ASSERT_EQ(again.status, 200) << again.body;
+  EXPECT_TRUE(events_of(again.body).back().is_null());
+}
+
+TEST_F(ServeTools, ToolsThatAreNoneAreRefused) {
+  const auto server = serve({}, family_session());
+  const auto refused = [&](const json& more, const std::string& param) {
+    json body = {{"messages", kMessages}, {"max_tokens", 1}};
+    body.update(more);
+    const HttpAnswer answer = post(server->address(), kChat, body);
+    EXPECT_EQ(answer.status, 400) << body;
+    EXPECT_TRUE(answer.json()["error"]["param"].get<std::string>().starts_with(param)) << answer.body;
+  };
+  json broken = kTools;
+  for (const json& wrong : {json("x"), json(7), json::array({1}), json::array({json::object()}),
+                            json::array({{{"type", "function"}, {"function", {{"name", 7}}}}}),
+                            json::array({{{"type", "function"}, {"function", {{"name", "x"}, {"parameters", 1}}}}}),
+                            json(std::vector<json>(129, kTools[0]))})
+    refused({{"tools", wrong}}, "tools");
+  refused({{"tools", kTools}, {"tool_choice", "required"}}, "tool_choice");
+  refused({{"tools", kTools}, {"tool_choice", {{"type", "function"}}}}, "tool_choice");
+  refused({{"tools", kTools}, {"parallel_tool_calls", 1}}, "parallel_tool_calls");
+  const auto message = [](const char* text) { return json{{"messages", json::array({json::parse(text)})}}; };
+  for (const char* wrong :
+       {R"({"role": "tool", "content": "x"})", R"({"role": "user", "content": "x", "tool_call_id": "1"})",
+        R"({"role": "user", "content": "x", "tool_calls": [{"function": {"name": "a", "arguments": "{}"}}]})",
+        R"({"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": {}}}]})",
+        R"({"role": "assistant", "tool_calls": [7]})", R"({"role": "assistant", "tool_calls": "x"})",
+        R"({"role": "assistant", "content": null})", R"({"role": "assistant", "content": "x", "reasoning_content": 1})",
+        R"({"role": "user", "content": "x", "reasoning_content": "y"})"})
+    refused(message(wrong), "messages");
+}
+
+TEST(ServeToolsElsewhere, WhereAnswersAreNotReadToolsAreRefused) {
+  const auto server = serve();
+  const HttpAnswer answer = post(server->address(), kChat, {{"messages", kMessages}, {"tools", kTools}});
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(answer.json()["error"]["param"], "tools");
+}
+
+}  // namespace
+}  // namespace sluice::test
