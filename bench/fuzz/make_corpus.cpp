@@ -1,5 +1,5 @@
 // Writes the seeds of the fuzzing to the directories that are named: a small model of each family and vocabulary, a
-// head of each kind, messages of each kind, and what comes over a connection to a stage.
+// head of each kind, messages of each kind, and what comes over a connection to a stage and to the server.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -97,19 +97,47 @@ void write_connections(const std::filesystem::path& directory) {
   }
 }
 
+// Requests to the server, some of them after each other. The first byte says how large the pieces are in which the
+// others come.
+void write_requests(const std::filesystem::path& directory) {
+  const auto post = [](const std::string& path, const std::string& body, const std::string& more = "") {
+    return "POST " + path + " HTTP/1.1\r\nHost: a\r\n" + more + "Content-Length: " + std::to_string(body.size()) +
+           "\r\n\r\n" + body;
+  };
+  const std::string chat = R"({"model": "m", "messages": [{"role": "system", "content": "a"}, {"role": "user",
+      "content": [{"type": "text", "text": "b"}]}, {"role": "assistant", "content": null, "reasoning_content": "c",
+      "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}, {"role": "tool",
+      "tool_call_id": "1", "content": "d"}], "tools": [{"type": "function", "function": {"name": "f", "parameters":
+      {"type": "object"}}}], "tool_choice": "auto", "max_tokens": 3, "temperature": 0.5, "top_p": 0.9, "top_k": 4,
+      "min_p": 0.1, "repeat_penalty": 1.1, "presence_penalty": 1, "frequency_penalty": -1, "seed": -7, "n": 2,
+      "stop": ["x", "yy"], "logit_bias": {"7": 1.5}, "logprobs": true, "top_logprobs": 3, "stream": true,
+      "stream_options": {"include_usage": true}, "user": "u", "response_format": {"type": "text"}})";
+  const std::string text = R"({"prompt": [1, 2, 3], "logprobs": 2, "ignore_eos": true, "max_completion_tokens": 9})";
+  const std::string chunked = "POST /v1/completion HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n";
+  const std::vector<std::string> all = {
+      post("/v1/chat", chat), post("/v1/completion", text) + post("/v1/chat", chat),
+      post("/v1/chat", "{}", "Expect: 100-continue\r\n") + "GET /health HTTP/1.0\r\n\r\n",
+      chunked + "GET /refused?x HTTP/1.1\r\nConnection: close\r\n\r\n", "hello"};
+  for (size_t i = 0; i < all.size(); ++i)
+    for (const char pieces : {'\0', '\7'})
+      std::ofstream(directory / (std::to_string(i) + (pieces == 0 ? "-whole" : "-pieces")), std::ios::binary)
+          << pieces << all[i];
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: make_corpus MODELS HEADS MESSAGES CONNECTIONS\n");
+  if (argc != 6) {
+    std::fprintf(stderr, "usage: make_corpus MODELS HEADS MESSAGES CONNECTIONS REQUESTS\n");
     return 2;
   }
   try {
-    for (const int i : {1, 2, 3, 4}) std::filesystem::create_directories(argv[i]);
+    for (const int i : {1, 2, 3, 4, 5}) std::filesystem::create_directories(argv[i]);
     write_models(argv[1]);
     write_heads(argv[2]);
     write_messages(argv[3]);
     write_connections(argv[4]);
+    write_requests(argv[5]);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "make_corpus: %s\n", e.what());
     return 1;

@@ -38,7 +38,7 @@ inline const char* name(Finish finish) { return name_of(kFinishes, finish); }
 
 struct RequestSpec {
   std::vector<Token> prompt;  // at least one token
-  SamplingParams sampling;  // where the answer begins, the engine sets
+  SamplingParams sampling;    // where the answer begins, the engine sets
   int32_t max_tokens = 256;
   std::string method = "specpipe";
   std::vector<SourceKind> sources;  // of the method, if it speculates; several are fused

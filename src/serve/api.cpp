@@ -13,6 +13,8 @@
 
 #include "model/utf8.h"
 #include "serve/json_body.h"
+#include "serve/json_values.h"
+#include "serve/message_reader.h"
 #include "serve/status_pages.h"
 #include "serve/teller.h"
 
@@ -24,8 +26,9 @@ using Json = nlohmann::ordered_json;
 
 ApiError draining_error() {
   return {.status = 503,
-          .message = "this server is ending and takes no further requests: ask another one, or this one when it is "
-                     "there again",
+          .message =
+              "this server is ending and takes no further requests: ask another one, or this one when it is "
+              "there again",
           .param = "",
           .code = "draining"};
 }
@@ -62,7 +65,7 @@ struct ServeApi::Route {
   std::string_view method, path;  // a path that ends in * stands for all that begin so
   std::optional<Api> api;         // it generates
   ApiResult<Json> (ServeApi::*answer)(const HttpRequest&) const = nullptr;
-  bool open = false;                                                  // to who has no key
+  bool open = false;                                                   // to who has no key
   void (ServeApi::*look)(const std::shared_ptr<Exchange>&) = nullptr;  // at the engine
 };
 

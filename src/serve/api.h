@@ -20,8 +20,8 @@ namespace sluice {
 // engine.
 class ServeApi {
  public:
-  // api_key: what clients must know; empty: nothing. REQUIRES: the session outlives it, and the engine's thread outlives
-  // stop() and is gone before this.
+  // api_key: what clients must know; empty: nothing. REQUIRES: the session outlives it, and the engine's thread
+  // outlives stop() and is gone before this.
   ServeApi(const Session& session, EngineThread& engine, ServeDefaults defaults, const std::string& api_key);
   ~ServeApi();
 

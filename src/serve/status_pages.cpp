@@ -143,7 +143,8 @@ Json props_page(const Session& session, const ServeDefaults& defaults) {
   const Tokenizer& tokenizer = session.tokenizer();
   const auto text_of = [&](Token token) { return token == kNoToken ? std::string() : tokenizer.piece(token, true); };
   const int32_t context = session.options().context;
-  Json params = params_of(session.options().request.sampling, static_cast<size_t>(defaults.max_tokens.value_or(context)));
+  Json params =
+      params_of(session.options().request.sampling, static_cast<size_t>(defaults.max_tokens.value_or(context)));
   params["seed"] = defaults.seed ? Json(*defaults.seed) : Json();
   return {{"default_generation_settings", {{"n_ctx", context}, {"params", std::move(params)}}},
           {"total_slots", defaults.slots},
@@ -161,15 +162,15 @@ Json slots_page(const EngineReport& report, const Session& session, const ServeD
   for (const Slot& slot : report.slots) {
     const size_t remain = slot.max_tokens - std::min(slot.max_tokens, slot.answer_tokens);
     const Json next = {{"has_next_token", true}, {"n_remain", remain}, {"n_decoded", slot.answer_tokens}};
-    slots.push_back({{"id", slots.size()},
-                     {"id_task", slot.request.value},
-                     {"n_ctx", session.options().context},
-                     {"speculative", slot.source != "none"},
-                     {"is_processing", true},
-                     {"params", params_of(slot.sampling, slot.max_tokens)},
-                     {"next_token", Json::array({next})},
-                     {"sluice",
-                      {{"method", slot.method}, {"source", slot.source}, {"prompt_tokens", slot.prompt_tokens}}}});
+    slots.push_back(
+        {{"id", slots.size()},
+         {"id_task", slot.request.value},
+         {"n_ctx", session.options().context},
+         {"speculative", slot.source != "none"},
+         {"is_processing", true},
+         {"params", params_of(slot.sampling, slot.max_tokens)},
+         {"next_token", Json::array({next})},
+         {"sluice", {{"method", slot.method}, {"source", slot.source}, {"prompt_tokens", slot.prompt_tokens}}}});
   }
   while (slots.size() < static_cast<size_t>(defaults.slots))
     slots.push_back({{"id", slots.size()}, {"n_ctx", session.options().context}, {"is_processing", false}});

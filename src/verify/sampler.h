@@ -28,10 +28,11 @@ struct Draw {
 };
 
 // Order of the parameters: repetition penalty (each distinct token of the history once: a positive logit is divided by
-// it, another multiplied), presence and frequency penalty (presence + n frequency is taken off the logit of a token that
-// the history holds n > 0 times from position answer_from on), logit bias, temperature, top-k, top-p, min-p; each filter
-// sees the renormalised survivors of the one before it. Top-k keeps exactly k tokens; top-p the fewest likeliest whose mass is at least p; equally likely
-// tokens go in the order of their ids. Temperature 0 is the argmax, ties to the lowest id, and ignores the filters.
+// it, another multiplied), presence and frequency penalty (presence + n frequency is taken off the logit of a token
+// that the history holds n > 0 times from position answer_from on), logit bias, temperature, top-k, top-p, min-p; each
+// filter sees the renormalised survivors of the one before it. Top-k keeps exactly k tokens; top-p the fewest likeliest
+// whose mass is at least p; equally likely tokens go in the order of their ids. Temperature 0 is the argmax, ties to
+// the lowest id, and ignores the filters.
 //
 // Otherwise the token is drawn by Gumbel-max: argmax over the surviving ids of logit / T + gumbel(site, id), ties to
 // the lowest id, at the site {seed, choice, position of the drawn token, Purpose::kSample}. A draw depends on nothing

@@ -103,8 +103,7 @@ Accepted Verifier::accept(const Alive& alive, Sampler& sampler) {
   path.tokens.pop_back();
   Accepted accepted = accept(alive.row, drawn);
   accepted.odds = std::move(odds);
-  if (path.sampling.top_logprobs > 0)
-    accepted.top = sampler.top_logprobs(alive.logits, path.sampling.top_logprobs);
+  if (path.sampling.top_logprobs > 0) accepted.top = sampler.top_logprobs(alive.logits, path.sampling.top_logprobs);
   return accepted;
 }
 
@@ -126,7 +125,8 @@ Accepted Verifier::accept(const Row& row, const Draw& draw) {
   SLUICE_CHECK(path.continued_by(row), "only an alive row is accepted");
   path.append(row);
   path.expected = draw.token;
-  return {.sequence = row.sequence, .cell = row.cell, .next = draw.token, .logprob = draw.logprob, .odds = {}, .top = {}};
+  return {
+      .sequence = row.sequence, .cell = row.cell, .next = draw.token, .logprob = draw.logprob, .odds = {}, .top = {}};
 }
 
 std::span<const Token> Verifier::path(SequenceId sequence) const { return at(sequence).tokens; }

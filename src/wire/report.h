@@ -39,7 +39,7 @@ struct Accepted {
   Cell cell;
   Token next = kNoToken;
   float logprob = 0.0f;  // natural log of next's probability before sampling parameters (softmax of the raw logits)
-  std::vector<BendOdds> odds;  // by kBends, where Draws asked for it
+  std::vector<BendOdds> odds;     // by kBends, where Draws asked for it
   std::vector<TokenLogprob> top;  // the likeliest first, SamplingParams::top_logprobs of them
 };
 

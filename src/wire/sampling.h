@@ -37,7 +37,7 @@ struct SamplingParams {
   uint32_t choice = 0;                              // which of n answers to the same prompt
   std::vector<std::pair<Token, float>> logit_bias;  // added to the logit
   Rule rule = Rule::kMatch;
-  float accept_p = 0.9f;      // rule kTopP
+  float accept_p = 0.9f;     // rule kTopP
   int32_t top_logprobs = 0;  // how many of the likeliest tokens a verdict names, beside the drawn one
   bool operator==(const SamplingParams&) const = default;
 };

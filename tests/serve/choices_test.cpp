@@ -153,8 +153,8 @@ TEST(ServeLogprobs, AreTheSameByEveryMethodWholeAndStreamed) {
 
 TEST(ServeLogprobs, OfChatsAreAListWithAnEntryAToken) {
   const auto server = serve();
-  const json body = {{"messages", kMessages}, {"max_tokens", 30}, {"logprobs", true},
-                     {"top_logprobs", 4},     {"ignore_eos", true}};
+  const json body = {
+      {"messages", kMessages}, {"max_tokens", 30}, {"logprobs", true}, {"top_logprobs", 4}, {"ignore_eos", true}};
   const json answer = post(server->address(), kChat, body).json();
   const json& content = answer["choices"][0]["logprobs"]["content"];
   ASSERT_EQ(content.size(), 30u);

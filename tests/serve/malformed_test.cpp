@@ -6,6 +6,7 @@
 
 #include "serve/http_client.h"
 #include "serve/served.h"
+#include "support/counted_memory.h"
 
 namespace sluice::test {
 namespace {
@@ -99,6 +100,80 @@ TEST(ServeMalformed, RandomBytesEndNothing) {
     const int status = client.read().status;
     EXPECT_TRUE(status == 0 || status == 200 || (status >= 400 && status < 500)) << status << '\n' << bytes;
   }
+  expect_alive(*server);
+}
+
+// A body that is no request, for one reason or another.
+std::string wrong_body(std::mt19937& random) {
+  const auto pick = [&](const std::vector<json>& all) { return all[random() % all.size()]; };
+  json body = json::parse(kGood);
+  switch (random() % 6) {
+    case 0:
+      return kGood.substr(0, random() % kGood.size());
+    case 1: {
+      const std::string name = pick({"temperature", "top_p", "top_k", "min_p", "repeat_penalty", "presence_penalty",
+                                     "frequency_penalty", "n", "seed", "max_tokens", "width", "depth", "top_logprobs"});
+      body[name] = pick({"x", json::array(), json::object(), true, {{"a", {1, 2}}}});
+      break;
+    }
+    case 2: {
+      const json range = pick({{"temperature", -1},
+                               {"temperature", 1e308},
+                               {"top_p", 0},
+                               {"top_k", -1},
+                               {"n", 0},
+                               {"n", 1e18},
+                               {"seed", 0.5},
+                               {"min_p", 2},
+                               {"top_logprobs", 21},
+                               {"logit_bias", {{"-1", 1}}},
+                               {"max_tokens", 0},
+                               {"stop", {""}},
+                               {"stop", {1}},
+                               {"stream", "no"},
+                               {"logprobs", 1},
+                               {"tool_choice", "all"},
+                               {"tools", "all"},
+                               {"method", "x"},
+                               {"width", 1 << 20},
+                               {"presence_penalty", 3}});
+      body[range[0].get<std::string>()] = range[1];
+      break;
+    }
+    case 3:
+      body["x" + std::to_string(random())] = static_cast<int>(random() % 3);
+      break;
+    case 4:
+      body["messages"] = pick({7, "x", json::array(), json::array({1}), json::object(),
+                               json::array({{{"role", "nobody"}, {"content", "x"}}}),
+                               json::array({{{"role", "user"}, {"content", random() % 9}}}),
+                               json::array({{{"role", "user"}}}), nullptr});
+      break;
+    default: {
+      std::string text = kGood;
+      text[text.find_first_of("{[:\"", random() % (text.size() - 20))] = "}]\\\x01"[random() % 4];
+      return text;
+    }
+  }
+  return body.dump();
+}
+
+TEST(ServeMalformed, ThousandsOfWrongRequestsAreEachToldSoAndLeaveNothing) {
+  const auto server = serve();
+  std::mt19937 random(7);
+  int64_t before = 0;
+  for (int round = 0; round < 3; ++round) {
+    HttpClient client(server->address());
+    for (int i = 0; i < 1000; ++i) {
+      const std::string body = wrong_body(random);
+      client.send(http_request("POST", kChat, body));
+      const HttpAnswer answer = client.read();
+      ASSERT_TRUE(answer.status >= 400 && answer.status < 500) << answer.status << ' ' << answer.body << '\n' << body;
+      ASSERT_TRUE(answer.json().contains("error")) << answer.body;
+    }
+    if (round == 0) before = live_bytes();
+  }
+  EXPECT_LT(live_bytes() - before, 64 << 10);
   expect_alive(*server);
 }
 

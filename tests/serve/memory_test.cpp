@@ -19,7 +19,8 @@ constexpr const char *kChat = "/v1/chat/completions", *kCompletions = "/v1/compl
 void wait_until_idle(const Server& server) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   const auto idle = [&] { return server.load().running + server.load().waiting + server.at_work() == 0; };
-  while (!idle() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (!idle() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   ASSERT_TRUE(idle());
 }
 

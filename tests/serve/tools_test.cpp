@@ -1,11 +1,13 @@
 // Reasoning and calls of tools, whole and in pieces; what is none stays content.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <iterator>
 #include <random>
+#include <thread>
 
 #include "serve/http_client.h"
 #include "serve/served.h"
@@ -143,7 +145,8 @@ class ServeTools : public testing::Test {
   std::optional<AnswerFormat> format_;
 };
 
-const std::string kCall = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>";
+const std::string kCall =
+    "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>";
 
 TEST_F(ServeTools, ReasoningContentAndCallsAreToldApart) {
   const json choice = whole("<think>\nRain?\n</think>\n\nLet me see. " + kCall);
@@ -155,7 +158,8 @@ TEST_F(ServeTools, ReasoningContentAndCallsAreToldApart) {
   EXPECT_EQ(message["tool_calls"][0]["type"], "function");
   EXPECT_TRUE(message["tool_calls"][0]["id"].get<std::string>().starts_with("call_"));
   EXPECT_EQ(message["tool_calls"][0]["function"]["name"], "get_weather");
-  EXPECT_EQ(json::parse(message["tool_calls"][0]["function"]["arguments"].get<std::string>()), json({{"city", "Paris"}}));
+  EXPECT_EQ(json::parse(message["tool_calls"][0]["function"]["arguments"].get<std::string>()),
+            json({{"city", "Paris"}}));
 }
 
 TEST_F(ServeTools, PiecesComeToTheWholeMessage) {

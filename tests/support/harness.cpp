@@ -80,8 +80,8 @@ std::string describe(const RequestSpec& spec) {
        << " children, depth " << spec.method_options.depth << ", sources " << spec.sources.size() << ", max tokens "
        << spec.max_tokens << ", temperature " << s.temperature << ", top-k " << s.top_k << ", top-p " << s.top_p
        << ", min-p " << s.min_p << ", penalty " << s.repeat_penalty << ", presence " << s.presence_penalty
-       << ", frequency " << s.frequency_penalty << ", seed " << s.seed << ", choice " << s.choice
-       << ", biases " << s.logit_bias.size() << (spec.ignore_end ? ", past the end" : "")
+       << ", frequency " << s.frequency_penalty << ", seed " << s.seed << ", choice " << s.choice << ", biases "
+       << s.logit_bias.size() << (spec.ignore_end ? ", past the end" : "")
        << (spec.continues ? ", continues " + std::to_string(spec.continues->value) : "")
        << (spec.shares ? ", shares with " + std::to_string(spec.shares->value) : "") << ", prompt [";
   for (const Token token : spec.prompt) text << token << ' ';

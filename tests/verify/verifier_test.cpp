@@ -277,11 +277,9 @@ TEST(Verifier, RowsOfSeveralSequencesMayBeAcceptedAtOnce) {
   std::vector<std::vector<float>> logits(9, std::vector<float>(kVocabulary));
   const Draws draws{.q = {{4, 0.5f}, {7, 0.5f}}, .tokens = {7}};
   for (int32_t s = 0; s < 9; ++s) {
-    const PathUpdate open = Open{SequenceId(s),
-                                 {.temperature = 1.0f,
-                                  .seed = 5,
-                                  .rule = s % 2 == 0 ? Rule::kReject : Rule::kMatch,
-                                  .top_logprobs = s % 3}};
+    const PathUpdate open = Open{
+        SequenceId(s),
+        {.temperature = 1.0f, .seed = 5, .rule = s % 2 == 0 ? Rule::kReject : Rule::kMatch, .top_logprobs = s % 3}};
     one_by_one.apply(open);
     at_once.apply(open);
     for (size_t i = 0; i < kVocabulary; ++i) logits[s][i] = static_cast<float>((7 * i + 3 * s) % 11) / 3.0f;

@@ -1,0 +1,58 @@
+#include "serve/json_values.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace sluice {
+
+using nlohmann::json;
+
+ApiResult<double> read_number(const json& value, const std::string& param, double low, double high, bool above) {
+  const double x = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+  if (x >= low && x <= high && !(above && x == low)) return x;
+  const std::string from = (above ? "above " : "from ") + json(low).dump();
+  return bad_parameter(param, "must be a number " + from + " to " + json(high).dump());
+}
+
+ApiResult<int32_t> read_whole(const json& value, const std::string& param, int32_t low, int32_t high) {
+  const bool fits = value.is_number_integer() && (!value.is_number_unsigned() || value.get<uint64_t>() <= INT32_MAX);
+  if (fits && value.get<int64_t>() >= low && value.get<int64_t>() <= high) return value.get<int32_t>();
+  return bad_parameter(param, "must be a whole number from " + std::to_string(low) + " to " + std::to_string(high));
+}
+
+ApiResult<bool> read_flag(const json& value, const std::string& param) {
+  if (value.is_boolean()) return value.get<bool>();
+  return bad_parameter(param, "must be true or false");
+}
+
+ApiResult<std::vector<Token>> read_tokens(const json& ids, const std::string& param, int32_t n_vocab) {
+  if (!ids.is_array()) return bad_parameter(param, "must be a list of token ids");
+  std::vector<Token> tokens;
+  for (const json& id : ids) {
+    SLUICE_API_TRY(const Token token, read_whole(id, param, 0, n_vocab - 1));
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+BodyReader::BodyReader(const json& body, std::vector<std::string> known) : body_(body), known_(std::move(known)) {}
+
+ApiStatus BodyReader::check() const {
+  for (const auto& [name, value] : body_.items())
+    if (std::ranges::count(known_, name) == 0) return bad_parameter(name, "there is no such parameter here");
+  return {};
+}
+
+ApiResult<std::string> BodyReader::text(const std::string& param) const {
+  const auto at = body_.find(param);
+  if (at == body_.end() || !at->is_string()) return bad_parameter(param, "must be a text");
+  return at->get<std::string>();
+}
+
+ApiResult<bool> BodyReader::flag(const std::string& param, bool otherwise) const {
+  const auto at = body_.find(param);
+  return at == body_.end() || at->is_null() ? otherwise : read_flag(*at, param);
+}
+
+}  // namespace sluice

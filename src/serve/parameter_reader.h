@@ -1,0 +1,36 @@
+// What a text is to be, by the parameters of OpenAI's API and ours.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "chat/answer_parser.h"
+#include "engine/request.h"
+#include "serve/api_error.h"
+
+namespace sluice {
+
+enum class Api : uint8_t { kChat, kCompletions };
+
+// A text to generate.
+struct Asked {
+  Api api = Api::kChat;
+  RequestSpec spec;
+  int32_t choices = 1;
+  std::string method;  // `auto`: what the engine begins with may be switched
+  std::vector<std::string> stops;
+  bool stream = false, include_usage = false;
+  std::optional<AnswerFormat> format;  // how the answer is read, if it may hold more than a text
+  std::vector<Token> shown;            // control tokens that are read with it
+};
+
+// A parameter that is null is not given. One that is unknown, or that would change the answer and is not supported, is
+// an error (400) that names it. Those that choose model, method and prompt are read elsewhere.
+ApiStatus read_parameter(const std::string& name, const nlohmann::json& value, Asked& asked);
+// What parameters say of each other.
+ApiStatus check_parameters(const Asked& asked);
+
+}  // namespace sluice
