@@ -56,8 +56,65 @@ done = client.completions.create(model=model, prompt="one two", max_tokens=9, ex
 pieces = client.completions.create(model=model, prompt="one two", max_tokens=9, extra_body=ours, stream=True)
 assert "".join(p.choices[0].text for p in pieces) == done.choices[0].text
 
+by_ids = client.completions.create(model=model, prompt=[1, 2, 3], max_tokens=9, extra_body=ours)
+assert by_ids.choices[0].finish_reason == "length" and by_ids.usage.prompt_tokens == 3
+
+# Several answers, each that of its own seed.
+several = chat(**warm, n=3)
+assert [one.index for one in several.choices] == [0, 1, 2] and several.usage.completion_tokens == 90
+assert several.choices[0].message.content == drawn
+assert several.choices[2].message.content == chat(temperature=1.0, seed=7).choices[0].message.content
+texts = {}
+for piece in chat(**warm, n=3, stream=True):
+    for one in piece.choices:
+        texts[one.index] = texts.get(one.index, "") + (one.delta.content or "")
+assert [texts[i] for i in range(3)] == [one.message.content for one in several.choices]
+two = client.completions.create(model=model, prompt="one two", max_tokens=5, n=2, temperature=1, seed=1, extra_body=ours)
+assert len(two.choices) == 2
+
+# Penalties and biases.
+penalised = chat(presence_penalty=1.0, frequency_penalty=0.5).choices[0].message.content
+assert chat(presence_penalty=1.0, frequency_penalty=0.5,
+            extra_body={**ours, "method": "ar"}).choices[0].message.content == penalised
+assert chat(presence_penalty=0, frequency_penalty=0).choices[0].message.content == text
+assert len(set(chat(logit_bias={"70": 100}, max_tokens=6).choices[0].message.content)) <= 1
+assert chat(extra_body={**ours, "repeat_penalty": 1.3}).usage.completion_tokens == 30
+assert chat(temperature=1.0, seed=5, top_p=0.5).usage.completion_tokens == 30
+
+# Log-probabilities: the same whoever guesses, whole and in pieces.
+likely = chat(logprobs=True, top_logprobs=3).choices[0].logprobs.content
+assert len(likely) == 30 and all(len(one.top_logprobs) == 3 for one in likely)
+assert all(one.top_logprobs[0].logprob == one.logprob for one in likely)
+plain = chat(logprobs=True, top_logprobs=3, extra_body={**ours, "method": "ar"}).choices[0].logprobs.content
+assert plain == likely
+pieces = chat(logprobs=True, top_logprobs=3, stream=True)
+assert [one for p in pieces for c in p.choices if c.logprobs for one in c.logprobs.content] == likely
+assert chat(logprobs=True).choices[0].logprobs.content[0].top_logprobs == []
+lists = client.completions.create(model=model, prompt="one", max_tokens=4, logprobs=2, extra_body=ours).choices[0].logprobs
+assert len(lists.tokens) == len(lists.token_logprobs) == len(lists.top_logprobs) == len(lists.text_offset) == 4
+
+# Tools: what the model says is no call of one, so it stays content.
+weather = {"type": "function", "function": {"name": "get_weather", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}
+told = chat(tools=[weather], tool_choice="auto")
+assert told.choices[0].message.content and not told.choices[0].message.tool_calls
+pieces = list(chat(tools=[weather], stream=True))
+assert "".join(p.choices[0].delta.content or "" for p in pieces) == told.choices[0].message.content
+assert pieces[-1].choices[0].finish_reason == "length"
+assert chat(tools=[weather], tool_choice="none", parallel_tool_calls=False).usage.completion_tokens == 30
+call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
+turns = [{"role": "user", "content": "Weather?"}, {"role": "assistant", "content": None, "tool_calls": [call]},
+         {"role": "tool", "tool_call_id": "call_1", "content": "It rains."}]
+assert chat(messages=turns, tools=[weather]).usage.completion_tokens == 30
+parts = [{"role": "user", "content": [{"type": "text", "text": "hello"}, {"type": "text", "text": " hello"}]}]
+assert chat(messages=hello[:1] + parts).choices[0].message.content == text
+
 # What is refused.
-refused(openai.BadRequestError, "n", lambda: chat(n=2))
+refused(openai.BadRequestError, "n", lambda: chat(n=17))
+refused(openai.BadRequestError, "tool_choice", lambda: chat(tools=[weather], tool_choice="required"))
+refused(openai.BadRequestError, "top_logprobs", lambda: chat(top_logprobs=3))
+refused(openai.BadRequestError, "presence_penalty", lambda: chat(presence_penalty=3))
+refused(openai.BadRequestError, "messages[0].role", lambda: chat(messages=[{"role": "nobody", "content": "x"}]))
 refused(openai.BadRequestError, "temperature", lambda: chat(temperature=-1))
 refused(openai.BadRequestError, "response_format", lambda: chat(response_format={"type": "json_object"}))
 refused(openai.NotFoundError, "model", lambda: chat(model="another"))
