@@ -2,13 +2,15 @@
 // or faster favours none: what bench/concurrency measures with.
 //
 //   sluice_alternate [-m FILE] --prompts FILE --concurrency N [--methods ar,specpipe,surge] [--tokens N]
-//                    [--seconds SECONDS] [--others PART] [--first K] [--threads N]
+//                    [--seconds SECONDS] [--others PART] [--drift PART] [--first K] [--threads N]
 //
 // FILE has a message a line; N of them at a time are in flight, on an engine made for them: where its weights and cells
 // come to lie in memory changes its speed by some per cent. Measured is from when all have their first token until one
-// has its last. A group of turns in one of which other processes took more than --others of the processors' time is
-// void and comes again. Prints one JSON object: of each method the tokens and the seconds, what entered as guesses, the
-// batches, the coordinator's CPU seconds, and how many groups were void.
+// has its last. A group of turns is void and comes again where other processes took more than --others of the
+// processors' time in one of them, or where the machine itself changed by more than --drift, which a loop of adding up
+// tells before and after each (guests on the same processor share its caches, memory and heat). Prints one JSON object:
+// of each method the tokens and the seconds, what entered as guesses, the batches, the coordinator's CPU seconds, and
+// how many groups were void.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -18,8 +20,11 @@
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "session/installation.h"
 #include "session/session.h"
@@ -72,6 +77,40 @@ class Others {
 
   Clock::time_point start_;
   double busy_, own_;
+};
+
+// How fast the machine is just now, on numbers in a core's cache and in memory.
+class Probe {
+ public:
+  void take() {
+    cached_.add(best_of(std::span(numbers_).first(1 << 15), 512));
+    memory_.add(best_of(numbers_, 1));
+  }
+  // By what part the slowest time of a kind is above the fastest.
+  double drift() const { return std::max(cached_.spread(), memory_.spread()); }
+
+ private:
+  struct Times {
+    double least = 1e9, most = 0;
+    void add(double time) { least = std::min(least, time), most = std::max(most, time); }
+    double spread() const { return most / least - 1; }
+  };
+
+  static double best_of(std::span<const uint64_t> numbers, int passes) {
+    double best = 1e9;
+    for (int i = 0; i < 5; ++i) {
+      const auto start = Clock::now();
+      uint64_t sum = 0;
+      for (int pass = 0; pass < passes; ++pass) sum = std::accumulate(numbers.begin(), numbers.end(), sum ^ pass);
+      best = std::min(best, seconds_since(start));
+      kept_ = sum;
+    }
+    return best;
+  }
+
+  inline static volatile uint64_t kept_ = 0;  // so that the sums are made
+  std::vector<uint64_t> numbers_ = std::vector<uint64_t>(1 << 24, 1);
+  Times cached_, memory_;
 };
 
 // Conversations at a time by one method.
@@ -129,6 +168,7 @@ struct Options {
   size_t first = 0;    // of the methods, which begins
   double seconds = 2;  // of each method at least
   double others = 1;   // may take so much of the processors' time
+  double drift = 1e9;  // by so much the machine may change
 };
 
 Result<nlohmann::json> run(const Options& options) {
@@ -147,6 +187,8 @@ Result<nlohmann::json> run(const Options& options) {
     // There and back (0 1 2 2 1 0), and all of them hold the same ones before others come.
     std::vector<Sums> more(n_methods);
     double others = 0;
+    Probe probe;
+    probe.take();
     for (size_t turn = 0; turn < 2 * n_methods; ++turn) {
       const size_t method = ((turn < n_methods ? turn : 2 * n_methods - 1 - turn) + options.first) % n_methods;
       const size_t begin = (2 * group + turn / n_methods) * n % (messages.size() - n + 1);
@@ -156,8 +198,9 @@ Result<nlohmann::json> run(const Options& options) {
       const Others around;
       SLUICE_TRY_STATUS(talks.go_on(more[method]));
       others = std::max(others, around.part());
+      probe.take();
     }
-    if (others > options.others) {
+    if (others > options.others || probe.drift() > options.drift) {
       if (++n_void > kMostVoid) return input_error("others never leave this machine alone");
       continue;
     }
@@ -191,6 +234,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "of each method at least")->capture_default_str();
   app.add_option("--others", options.others, "part of the processors' time that others may take")
       ->capture_default_str();
+  app.add_option("--drift", options.drift, "part by which the machine may become slower or faster");
   CLI11_PARSE(app, argc, argv);
   const auto out = run(options);
   if (!out) return std::fprintf(stderr, "%s\n", out.error().message.c_str()), 2;
