@@ -1,7 +1,6 @@
 // Who may come, how many at a time, and what becomes of who goes away.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -20,15 +19,6 @@ constexpr const char* kCompletions = "/v1/completions";
 // Of more tokens than anybody waits for, from the slow session.
 json endless(bool stream) {
   return {{"prompt", "one two"}, {"ignore_eos", true}, {"stream", stream}, {"method", "ar"}};
-}
-
-// Whether it becomes so in reasonable time.
-template <class Condition>
-bool soon(const Condition& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!condition() && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return condition();
 }
 
 bool soon_at_work(const Server& server, size_t running, size_t waiting = 0) {

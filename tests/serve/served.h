@@ -1,9 +1,11 @@
 // A server of a tiny model in this process, and what its answers must be.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 
 #include "serve/server.h"
 #include "session/session.h"
@@ -30,5 +32,14 @@ Expected expected_of(const nlohmann::json& body);
 
 // Of one choice: text or message.
 std::string text_of_answer(const nlohmann::json& answer);
+
+// Whether it becomes so in reasonable time.
+template <class Condition>
+bool soon(const Condition& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return condition();
+}
 
 }  // namespace sluice::test

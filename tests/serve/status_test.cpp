@@ -1,10 +1,8 @@
 // What a server tells of itself: metrics, settings, who is at work.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <map>
 #include <sstream>
-#include <thread>
 
 #include "serve/http_client.h"
 #include "serve/served.h"
@@ -61,14 +59,6 @@ Metrics metrics(const Server& server) {
   EXPECT_EQ(answer.status, 200);
   EXPECT_NE(answer.head.find("Content-Type: text/plain; version=0.0.4"), std::string::npos) << answer.head;
   return metrics_of(answer.body, served_session().model().hparams().name);
-}
-
-template <class Condition>
-bool soon(const Condition& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!condition() && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return condition();
 }
 
 TEST(ServeStatus, MetricsAddUpWhatAnswersTell) {
