@@ -1,16 +1,16 @@
-// Methods that hold the same conversations in one process, in turn there and back, so that a machine that grows slower
-// or faster favours none: what bench/concurrency measures with.
+// Methods that hold the same conversations in one process, in turn for a fraction of a second each, so that a machine
+// that grows slower or faster for seconds favours none: what bench/concurrency measures with.
 //
 //   sluice_alternate [-m FILE] --prompts FILE --concurrency N [--methods ar,specpipe,surge] [--tokens N]
-//                    [--seconds SECONDS] [--others PART] [--drift PART] [--first K] [--threads N]
+//                    [--seconds SECONDS] [--slice SECONDS] [--others PART] [--first K] [--threads N]
 //
-// FILE has a message a line; N of them at a time are in flight, on an engine made for them: where its weights and cells
-// come to lie in memory changes its speed by some per cent. Measured is from when all have their first token until one
-// has its last. A group of turns is void and comes again where other processes took more than --others of the
-// processors' time in one of them, or where the machine itself changed by more than --drift, which a loop of adding up
-// tells before and after each (guests on the same processor share its caches, memory and heat). Prints one JSON object:
-// of each method the tokens and the seconds, what entered as guesses, the batches, the coordinator's CPU seconds, and
-// how many groups were void.
+// FILE has a message a line; N of them at a time are in flight by each method, on an engine made for them: where its
+// weights and cells come to lie in memory changes its speed by some per cent. Measured is from when all have their
+// first token until one has its last. While one engine has its turn the others stand still: before a turn the batch
+// that was under way when the engine's last one ended is taken in, uncounted, and after it the one under way is waited
+// for. A group of conversations is void and comes again where other processes took more than --others of the
+// processors' time. Prints one JSON object: of each method the tokens and the seconds, what entered as guesses, the
+// batches, the coordinator's CPU seconds, and how many groups were void.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -19,8 +19,8 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <span>
 #include <string>
 #include <thread>
@@ -34,7 +34,7 @@ namespace {
 using namespace sluice;
 using Clock = std::chrono::steady_clock;
 
-constexpr int32_t kMostVoid = 100;  // groups of turns that others disturb
+constexpr int32_t kMostVoid = 100;  // groups that others disturb
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -79,40 +79,6 @@ class Others {
   double busy_, own_;
 };
 
-// How fast the machine is just now, on numbers in a core's cache and in memory.
-class Probe {
- public:
-  void take() {
-    cached_.add(best_of(std::span(numbers_).first(1 << 15), 512));
-    memory_.add(best_of(numbers_, 1));
-  }
-  // By what part the slowest time of a kind is above the fastest.
-  double drift() const { return std::max(cached_.spread(), memory_.spread()); }
-
- private:
-  struct Times {
-    double least = 1e9, most = 0;
-    void add(double time) { least = std::min(least, time), most = std::max(most, time); }
-    double spread() const { return most / least - 1; }
-  };
-
-  static double best_of(std::span<const uint64_t> numbers, int passes) {
-    double best = 1e9;
-    for (int i = 0; i < 5; ++i) {
-      const auto start = Clock::now();
-      uint64_t sum = 0;
-      for (int pass = 0; pass < passes; ++pass) sum = std::accumulate(numbers.begin(), numbers.end(), sum ^ pass);
-      best = std::min(best, seconds_since(start));
-      kept_ = sum;
-    }
-    return best;
-  }
-
-  inline static volatile uint64_t kept_ = 0;  // so that the sums are made
-  std::vector<uint64_t> numbers_ = std::vector<uint64_t>(1 << 24, 1);
-  Times cached_, memory_;
-};
-
 // Conversations at a time by one method.
 class Talks {
  public:
@@ -130,18 +96,29 @@ class Talks {
     return {};
   }
 
-  // Until one of them ends.
-  Status go_on(Sums& sums) {
+  bool ended() const { return ended_; }
+
+  // For so long, or until one of them ends.
+  Status go_on(double seconds) {
+    SLUICE_TRY_STATUS(step().map([](auto) {}));
     const auto start = Clock::now();
-    while (!ended_) {
+    while (!ended_ && seconds_since(start) < seconds) {
+      const auto before = Clock::now();
       SLUICE_TRY(const int64_t more, step());
-      sums.tokens += more;
+      sums_.tokens += more;
+      longest_ = std::max(longest_, seconds_since(before));
     }
-    sums.seconds += seconds_since(start);
-    for (const RequestId request : requests_) sums.guesses += engine_.request(request).stats.drafted;
-    sums.batches += engine_.batches();
-    sums.coordinator_seconds += engine_.coordinator_seconds();
+    sums_.seconds += seconds_since(start);
+    std::this_thread::sleep_for(std::chrono::duration<double>(longest_));
     return {};
+  }
+
+  Sums sums() const {
+    Sums all = sums_;
+    for (const RequestId request : requests_) all.guesses += engine_.request(request).stats.drafted;
+    all.batches += engine_.batches();
+    all.coordinator_seconds += engine_.coordinator_seconds();
+    return all;
   }
 
  private:
@@ -157,6 +134,8 @@ class Talks {
 
   Engine& engine_;
   std::vector<RequestId> requests_;
+  Sums sums_;
+  double longest_ = 0;  // step
   bool ended_ = false;  // one of them has
 };
 
@@ -165,11 +144,33 @@ struct Options {
   std::string prompts;
   std::vector<std::string> methods = {"ar", "specpipe", "surge"};
   int32_t concurrency = 1;
-  size_t first = 0;    // of the methods, which begins
-  double seconds = 2;  // of each method at least
-  double others = 1;   // may take so much of the processors' time
-  double drift = 1e9;  // by so much the machine may change
+  size_t first = 0;     // of the methods, which begins
+  double seconds = 2;   // of each method at least
+  double slice = 0.25;  // of a turn
+  double others = 1;    // may take so much of the processors' time
 };
+
+// The same conversations by all methods in turn, until each has come to an end. Gives what others took meanwhile.
+Result<double> hold(const Options& options, const Session& session, std::span<const std::string> messages,
+                    std::vector<Sums>& sums) {
+  std::vector<std::unique_ptr<Engine>> engines;
+  std::vector<Talks> talks;
+  for (const std::string& method : options.methods) {
+    SLUICE_TRY(auto engine, session.make_engine(method, options.concurrency));
+    talks.emplace_back(*engine);
+    engines.push_back(std::move(engine));
+    SLUICE_TRY_STATUS(talks.back().begin(session, method, messages));
+  }
+  const Others around;
+  const size_t n = talks.size();
+  for (size_t turn = 0; !std::ranges::all_of(talks, &Talks::ended); ++turn) {  // there and back: 0 1 2 2 1 0
+    const size_t there = turn % (2 * n), method = (there < n ? there : 2 * n - 1 - there) + options.first;
+    if (Talks& own = talks[method % n]; !own.ended()) SLUICE_TRY_STATUS(own.go_on(options.slice));
+  }
+  const double others = around.part();
+  for (size_t i = 0; i < n; ++i) sums[i] += talks[i].sums();
+  return others;
+}
 
 Result<nlohmann::json> run(const Options& options) {
   std::vector<std::string> messages;
@@ -179,35 +180,21 @@ Result<nlohmann::json> run(const Options& options) {
   if (messages.size() < n) return input_error(options.prompts + " has fewer lines than --concurrency says");
 
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGiven, options.methods));
-  const size_t n_methods = options.methods.size();
-  std::vector<Sums> sums(n_methods);
+  std::vector<Sums> sums(options.methods.size());
   const auto too_little = [&](const Sums& each) { return each.seconds < options.seconds; };
   int32_t n_void = 0;
-  for (size_t group = 0; std::any_of(sums.begin(), sums.end(), too_little); ++group) {
-    // There and back (0 1 2 2 1 0), and all of them hold the same ones before others come.
-    std::vector<Sums> more(n_methods);
-    double others = 0;
-    Probe probe;
-    probe.take();
-    for (size_t turn = 0; turn < 2 * n_methods; ++turn) {
-      const size_t method = ((turn < n_methods ? turn : 2 * n_methods - 1 - turn) + options.first) % n_methods;
-      const size_t begin = (2 * group + turn / n_methods) * n % (messages.size() - n + 1);
-      SLUICE_TRY(const auto engine, session.make_engine(options.methods[method], options.concurrency));
-      Talks talks(*engine);
-      SLUICE_TRY_STATUS(talks.begin(session, options.methods[method], std::span(messages).subspan(begin, n)));
-      const Others around;
-      SLUICE_TRY_STATUS(talks.go_on(more[method]));
-      others = std::max(others, around.part());
-      probe.take();
-    }
-    if (others > options.others || probe.drift() > options.drift) {
+  for (size_t group = 0; std::ranges::any_of(sums, too_little); ++group) {
+    std::vector<Sums> more(sums.size());
+    const size_t begin = group * n % (messages.size() - n + 1);
+    SLUICE_TRY(const double others, hold(options, session, std::span(messages).subspan(begin, n), more));
+    if (others > options.others) {
       if (++n_void > kMostVoid) return input_error("others never leave this machine alone");
       continue;
     }
-    for (size_t i = 0; i < n_methods; ++i) sums[i] += more[i];
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += more[i];
   }
   nlohmann::json out = {{"void", n_void}};
-  for (size_t i = 0; i < n_methods; ++i)
+  for (size_t i = 0; i < sums.size(); ++i)
     out["methods"][options.methods[i]] = {{"tokens", sums[i].tokens},
                                           {"seconds", sums[i].seconds},
                                           {"guesses", sums[i].guesses},
@@ -234,7 +221,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "of each method at least")->capture_default_str();
   app.add_option("--others", options.others, "part of the processors' time that others may take")
       ->capture_default_str();
-  app.add_option("--drift", options.drift, "part by which the machine may become slower or faster");
+  app.add_option("--slice", options.slice, "seconds of a turn")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const auto out = run(options);
   if (!out) return std::fprintf(stderr, "%s\n", out.error().message.c_str()), 2;
