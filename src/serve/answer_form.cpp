@@ -2,148 +2,31 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <ctime>
 #include <random>
-#include <utility>
 
 namespace sluice {
 
-namespace {
-
 using Json = nlohmann::ordered_json;
-
-std::string new_id(Api api) {
-  std::random_device random;
-  return fmt::format("{}-{:08x}{:08x}{:08x}", api == Api::kChat ? "chatcmpl" : "cmpl", random(), random(), random());
-}
-
-std::string event_of(const Json& json) { return "data: " + text_of(json) + "\n\n"; }
-
-Json json_of(const Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.reused_tokens}}},
-          {"sluice",
-           {{"method", usage.method},
-            {"source", usage.source},
-            {"seed", usage.seed},
-            {"drafted", usage.drafted},
-            {"accepted", usage.accepted},
-            {"flushes", usage.flushes},
-            {"equivalent_acceptance_length", usage.equivalent_acceptance_length},
-            {"tokens_per_second", usage.tokens_per_second},
-            {"seconds", {{"prefill", usage.prefill_seconds}, {"decode", usage.decode_seconds}}}}}};
-}
-
-// Of a call, whole or what has come to it.
-Json json_of(const ToolCall& call) {
-  Json function = Json::object();
-  if (!call.name.empty()) function["name"] = call.name;
-  function["arguments"] = call.arguments;
-  Json json = Json::object();
-  if (!call.id.empty()) json["id"] = call.id;
-  if (!call.name.empty()) json["type"] = "function";
-  json["function"] = std::move(function);
-  return json;
-}
-
-Json json_of(const AssistantMessage& message) {
-  const bool silent = message.content.empty() && !message.tool_calls.empty();
-  Json json = {{"role", "assistant"}, {"content", silent ? Json() : Json(message.content)}, {"refusal", nullptr}};
-  if (!message.reasoning.empty()) json["reasoning_content"] = message.reasoning;
-  for (const ToolCall& call : message.tool_calls) json["tool_calls"].push_back(json_of(call));
-  return json;
-}
-
-Json json_of(const AssistantDelta& more) {
-  Json json = Json::object();
-  if (!more.reasoning.empty()) json["reasoning_content"] = more.reasoning;
-  for (const auto& [index, call] : more.tool_calls) {
-    Json one = {{"index", index}};
-    one.update(json_of(call));
-    json["tool_calls"].push_back(std::move(one));
-  }
-  if (!more.content.empty() || json.empty()) json["content"] = more.content;
-  return json;
-}
-
-}  // namespace
 
 std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-AnswerForm::AnswerForm(Api api, std::string model, bool usage_in_stream)
-    : api_(api),
-      model_(std::move(model)),
-      id_(new_id(api)),
-      created_(std::time(nullptr)),
-      usage_in_stream_(usage_in_stream) {}
+std::string event_of(const Json& json) { return "data: " + text_of(json) + "\n\n"; }
 
-Json AnswerForm::object(bool chunk) const {
-  const std::string chat = chunk ? "chat.completion.chunk" : "chat.completion";
-  return {{"id", id_},
-          {"object", api_ == Api::kChat ? chat : "text_completion"},
-          {"created", created_},
-          {"model", model_},
-          {"choices", Json::array()}};
+std::string new_id(const std::string& prefix) {
+  std::random_device random;
+  return fmt::format("{}{:08x}{:08x}{:08x}", prefix, random(), random(), random());
 }
 
-Json AnswerForm::whole(const std::vector<Choice>& choices, const Usage& usage) const {
-  Json answer = object(/*chunk=*/false);
-  for (const Choice& choice : choices) {
-    Json json = {{"index", answer["choices"].size()}};
-    if (api_ == Api::kChat)
-      json["message"] = json_of(choice.message);
-    else
-      json["text"] = choice.message.content;
-    json["logprobs"] = choice.logprobs;
-    json["finish_reason"] = choice.finish_reason;
-    answer["choices"].push_back(std::move(json));
-  }
-  answer["usage"] = json_of(usage);
-  return answer;
+Json figures_of(const Usage& usage) {
+  return {{"method", usage.method},
+          {"source", usage.source},
+          {"seed", usage.seed},
+          {"drafted", usage.drafted},
+          {"accepted", usage.accepted},
+          {"flushes", usage.flushes},
+          {"equivalent_acceptance_length", usage.equivalent_acceptance_length},
+          {"tokens_per_second", usage.tokens_per_second},
+          {"seconds", {{"prefill", usage.prefill_seconds}, {"decode", usage.decode_seconds}}}};
 }
-
-std::string AnswerForm::event(int32_t index, Json choice, Json logprobs) const {
-  Json chunk = object(/*chunk=*/true);
-  Json all = {{"index", index}};
-  all.update(choice);
-  all["logprobs"] = std::move(logprobs);
-  if (!all.contains("finish_reason")) all["finish_reason"] = nullptr;
-  chunk["choices"].push_back(std::move(all));
-  if (usage_in_stream_) chunk["usage"] = nullptr;
-  return event_of(chunk);
-}
-
-std::string AnswerForm::begin(int32_t choice) const {
-  if (api_ != Api::kChat) return {};
-  return event(choice, {{"delta", {{"role", "assistant"}, {"content", ""}}}});
-}
-
-std::string AnswerForm::piece(int32_t choice, const AssistantDelta& more, Json logprobs) const {
-  if (api_ == Api::kChat) return event(choice, {{"delta", json_of(more)}}, std::move(logprobs));
-  return event(choice, {{"text", more.content}}, std::move(logprobs));
-}
-
-std::string AnswerForm::end(int32_t choice, const std::string& finish_reason) const {
-  Json last = {{"finish_reason", finish_reason}};
-  if (api_ == Api::kChat)
-    last["delta"] = Json::object();
-  else
-    last["text"] = "";
-  return event(choice, std::move(last));
-}
-
-std::string AnswerForm::last(const Usage& usage) const {
-  std::string events;
-  if (usage_in_stream_) {
-    Json chunk = object(/*chunk=*/true);
-    chunk["usage"] = json_of(usage);
-    events += event_of(chunk);
-  }
-  return events + "data: [DONE]\n\n";
-}
-
-std::string AnswerForm::error(const ApiError& error) { return event_of(error.to_json()); }
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Answers in the forms of OpenAI's API: whole, and as events of a stream.
+// Answers in the form of an API: whole, and as events of a stream.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,42 +6,44 @@
 #include <vector>
 
 #include "chat/answer_stream.h"
+#include "serve/api_error.h"
 #include "serve/engine_thread.h"
-#include "serve/request_reader.h"
 
 namespace sluice {
 
-// Thread safety: const methods may be called by several threads at once.
+// Of the answers to one request, whole or as a stream. Thread safety: none.
 class AnswerForm {
  public:
-  AnswerForm(Api api, std::string model, bool usage_in_stream);
+  virtual ~AnswerForm() = default;
 
-  // One of the answers to a request.
+  // How an answer came to its end.
+  struct Ending {
+    Finish finish = Finish::kNone;  // kStop or kLength
+    bool calls = false;             // of tools
+  };
   struct Choice {
     AssistantMessage message;         // of a text the content alone
     nlohmann::ordered_json logprobs;  // null: none
-    std::string finish_reason;
+    Ending ending;
   };
-  nlohmann::ordered_json whole(const std::vector<Choice>& choices, const Usage& usage) const;
+  virtual nlohmann::ordered_json whole(const std::vector<Choice>& choices, const Usage& usage) = 0;
 
-  // Events of a stream, ready to be sent: "data: …\n\n". Chats say first who speaks.
-  std::string begin(int32_t choice) const;
-  std::string piece(int32_t choice, const AssistantDelta& more, nlohmann::ordered_json logprobs) const;
-  std::string end(int32_t choice, const std::string& finish_reason) const;
-  std::string last(const Usage& usage) const;  // the usage if it was asked for, and that all is said
-  static std::string error(const ApiError& error);
-
- private:
-  nlohmann::ordered_json object(bool chunk) const;
-  std::string event(int32_t index, nlohmann::ordered_json choice, nlohmann::ordered_json logprobs = nullptr) const;
-
-  Api api_;
-  std::string model_, id_;
-  int64_t created_;
-  bool usage_in_stream_;
+  // Events, ready to be sent: begin() of each choice before all others, its end() after its pieces, last() or error()
+  // when nothing follows.
+  virtual std::string begin(int32_t choice) = 0;
+  virtual std::string piece(int32_t choice, const AssistantDelta& more, nlohmann::ordered_json logprobs) = 0;
+  virtual std::string end(int32_t choice, const Ending& ending) = 0;
+  virtual std::string last(const Usage& usage) = 0;
+  virtual std::string error(const ApiError& error) = 0;
 };
 
 // Text of JSON; what is no UTF-8 in it becomes U+FFFD.
 std::string text_of(const nlohmann::ordered_json& json);
+// An event of a stream without a name: "data: …\n\n".
+std::string event_of(const nlohmann::ordered_json& json);
+// A random one.
+std::string new_id(const std::string& prefix);
+// What usage has beyond the counts of any API.
+nlohmann::ordered_json figures_of(const Usage& usage);
 
 }  // namespace sluice

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "model/utf8.h"
+#include "serve/completion_form.h"
 #include "serve/json_body.h"
 #include "serve/json_values.h"
 #include "serve/message_reader.h"
@@ -59,37 +59,57 @@ bool is_local(std::string_view origin) {
   return false;
 }
 
+std::unique_ptr<AnswerForm> completion_form(const Asked& asked, const std::string& model) {
+  return std::make_unique<CompletionForm>(asked.api, model, asked.include_usage);
+}
+
 }  // namespace
 
+// One of the three ways in which it is answered.
 struct ServeApi::Route {
   std::string_view method, path;  // a path that ends in * stands for all that begin so
-  std::optional<Api> api;         // it generates
+  // At once.
   ApiResult<Json> (ServeApi::*answer)(const HttpRequest&) const = nullptr;
-  bool open = false;                                                   // to who has no key
-  void (ServeApi::*look)(const std::shared_ptr<Exchange>&) = nullptr;  // at the engine
+  // By a look at the engine.
+  void (ServeApi::*look)(const std::shared_ptr<Exchange>&) = nullptr;
+  // By what the engine generates: what a body asks for, and how it is told.
+  ApiResult<Asked> (*read)(const Session&, const ServeDefaults&, const nlohmann::json& body) = nullptr;
+  std::unique_ptr<AnswerForm> (*form)(const Asked&, const std::string& model) = nullptr;
+  bool open = false;  // to who has no key
 };
 
-const ServeApi::Route* ServeApi::find_route(const HttpRequest& request) {
-  static const Route kRoutes[] = {
-      {"GET", "/health", {}, &ServeApi::health, /*open=*/true},
-      {"GET", "/metrics", {}, nullptr, /*open=*/false, &ServeApi::metrics},
-      {"GET", "/slots", {}, nullptr, /*open=*/false, &ServeApi::slots},
-      {"GET", "/props", {}, &ServeApi::props},
-      {"GET", "/v1/models", {}, &ServeApi::models},
-      {"GET", "/v1/models/*", {}, &ServeApi::model},
-      {"POST", "/v1/chat/completions", Api::kChat},
-      {"POST", "/v1/completions", Api::kCompletions},
-      {"POST", "/tokenize", {}, &ServeApi::tokenize},
-      {"POST", "/detokenize", {}, &ServeApi::detokenize},
-      {"POST", "/apply-template", {}, &ServeApi::apply_template},
+std::span<const ServeApi::Route> ServeApi::routes() {
+  static constexpr Route kRoutes[] = {
+      {.method = "POST", .path = "/v1/chat/completions", .read = read_chat, .form = completion_form},
+      {.method = "POST", .path = "/v1/completions", .read = read_completion, .form = completion_form},
+      {.method = "GET", .path = "/v1/models", .answer = &ServeApi::models},
+      {.method = "GET", .path = "/v1/models/*", .answer = &ServeApi::model},
+      {.method = "POST", .path = "/tokenize", .answer = &ServeApi::tokenize},
+      {.method = "POST", .path = "/detokenize", .answer = &ServeApi::detokenize},
+      {.method = "POST", .path = "/apply-template", .answer = &ServeApi::apply_template},
+      {.method = "GET", .path = "/health", .answer = &ServeApi::health, .open = true},
+      {.method = "GET", .path = "/metrics", .look = &ServeApi::metrics},
+      {.method = "GET", .path = "/props", .answer = &ServeApi::props},
+      {.method = "GET", .path = "/slots", .look = &ServeApi::slots},
   };
-  for (const Route& route : kRoutes) {
+  return kRoutes;
+}
+
+const ServeApi::Route* ServeApi::find_route(const HttpRequest& request) {
+  for (const Route& route : routes()) {
     std::string_view path = route.path;
     const bool begins = path.ends_with('*');
     if (begins) path.remove_suffix(1);
     if (begins ? request.path.starts_with(path) : request.path == path) return &route;
   }
   return nullptr;
+}
+
+std::string ServeApi::paths() {
+  std::string all;
+  for (const Route& route : routes())
+    if (!route.path.ends_with('*')) all += (all.empty() ? "" : ", ") + std::string(route.path);
+  return all;
 }
 
 ServeApi::ServeApi(const Session& session, EngineThread& engine, ServeDefaults defaults, const std::string& api_key)
@@ -128,13 +148,11 @@ std::optional<HttpReply> ServeApi::screen(const HttpRequest& request) const {
                      .code = "foreign_origin"});
   if (route == nullptr)
     return reply_of({.status = 404,
-                     .message = "there is nothing at this path: /v1/chat/completions, /v1/completions, /v1/models, "
-                                "/tokenize, /detokenize, /apply-template, /health, /metrics, /props and /slots are "
-                                "there",
+                     .message = "there is nothing at this path: there are " + paths(),
                      .param = "",
                      .code = "unknown_url"});
   if (request.method == route->method)
-    return route->api && draining_ ? std::optional(reply_of(draining_error())) : std::nullopt;
+    return route->read != nullptr && draining_ ? std::optional(reply_of(draining_error())) : std::nullopt;
   HttpReply reply = reply_of({.status = 405,
                               .message = "this path takes " + std::string(route->method),
                               .param = "",
@@ -156,7 +174,7 @@ void ServeApi::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
     };
     try {
       const Route& route = *find_route(request);
-      if (route.api) return generate(*route.api, request, exchange);
+      if (route.read != nullptr) return generate(route, request, exchange);
       if (route.look != nullptr) return (this->*route.look)(exchange);
       const auto answer = (this->*route.answer)(request);
       exchange->reply(answer ? HttpReply{.status = 200, .body = text_of(*answer)} : reply_of(answer.error()));
@@ -168,17 +186,17 @@ void ServeApi::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
   });
 }
 
-void ServeApi::generate(Api api, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+void ServeApi::generate(const Route& route, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
   const auto refuse = [&](const ApiError& error) { exchange->reply(reply_of(error)); };
   if (draining_) return refuse(draining_error());
   const auto body = parse_body(request.body);
   if (!body) return refuse(body.error());
-  auto asked = api == Api::kChat ? read_chat(session_, defaults_, *body) : read_completion(session_, defaults_, *body);
+  auto asked = route.read(session_, defaults_, *body);
   if (!asked) return refuse(asked.error());
   const Teller::Way way{
-      .api = api, .choices = asked->choices, .stream = asked->stream, .logprobs = asked->spec.logprobs};
-  Teller teller(AnswerForm(api, defaults_.model, asked->include_usage), way, session_.tokenizer(), exchange,
-                session_.answers(), asked->format);
+      .api = asked->api, .choices = asked->choices, .stream = asked->stream, .logprobs = asked->spec.logprobs};
+  Teller teller(route.form(*asked, defaults_.model), way, session_.tokenizer(), exchange, session_.answers(),
+                asked->format);
   std::function<void(AnswerNews)> tell;
   if (asked->format)
     tell = [late = std::make_shared<LateTeller>(std::move(teller), telling_)](AnswerNews news) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "serve/answer_form.h"
@@ -35,7 +36,9 @@ class ServeApi {
  private:
   using Json = nlohmann::ordered_json;
   struct Route;
+  static std::span<const Route> routes();
   static const Route* find_route(const HttpRequest& request);
+  static std::string paths();  // of all that there is
 
   std::optional<HttpReply> screen(const HttpRequest& request) const;
   void handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
@@ -48,7 +51,7 @@ class ServeApi {
   ApiResult<Json> tokenize(const HttpRequest& request) const;
   ApiResult<Json> detokenize(const HttpRequest& request) const;
   ApiResult<Json> apply_template(const HttpRequest& request) const;
-  void generate(Api api, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void generate(const Route& route, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void metrics(const std::shared_ptr<Exchange>& exchange);
   void slots(const std::shared_ptr<Exchange>& exchange);
 

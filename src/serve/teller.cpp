@@ -1,12 +1,10 @@
 #include "serve/teller.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <exception>
 #include <iterator>
-#include <random>
+#include <span>
 #include <utility>
 
 namespace sluice {
@@ -14,11 +12,6 @@ namespace sluice {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string new_call_id() {
-  std::random_device random;
-  return fmt::format("call_{:08x}{:08x}{:08x}", random(), random(), random());
-}
 
 void append(AssistantDelta& all, AssistantDelta more) {
   all.content += more.content;
@@ -34,8 +27,9 @@ bool says_something(const AssistantDelta& more) {
 
 HttpReply reply_of(const ApiError& error) { return {.status = error.status, .body = text_of(error.to_json())}; }
 
-Teller::Teller(AnswerForm form, Way way, const Tokenizer& tokenizer, std::shared_ptr<Exchange> exchange,
-               const AnswerParser* parser, const std::optional<AnswerFormat>& format)
+Teller::Teller(std::unique_ptr<AnswerForm> form, Way way, const Tokenizer& tokenizer,
+               std::shared_ptr<Exchange> exchange, const AnswerParser* parser,
+               const std::optional<AnswerFormat>& format)
     : form_(std::move(form)), way_(way), exchange_(std::move(exchange)) {
   for (int32_t i = 0; i < way.choices; ++i) {
     choices_.emplace_back(LogprobForm(way.api, tokenizer));
@@ -62,16 +56,13 @@ void Teller::Choice::name_calls(AssistantDelta& more) {
     if (index < call_ids.size()) {
       call.id.clear();
     } else {
-      if (call.id.empty()) call.id = new_call_id();
+      if (call.id.empty()) call.id = new_id("call_");
       call_ids.push_back(call.id);
     }
   }
 }
 
-std::string Teller::Choice::finish_reason() const {
-  if (end->finish == Finish::kLength) return "length";
-  return call_ids.empty() ? "stop" : "tool_calls";
-}
+AnswerForm::Ending Teller::Choice::ending() const { return {.finish = end->finish, .calls = !call_ids.empty()}; }
 
 void Teller::take(const AnswerNews& news) {
   if (over_) return;
@@ -84,20 +75,20 @@ void Teller::take(const AnswerNews& news) {
 void Teller::fail(const ApiError& error) {
   over_ = true;
   if (!begun_) return exchange_->reply(reply_of(error));
-  exchange_->stream(AnswerForm::error(error));
+  exchange_->stream(form_->error(error));
   exchange_->end_stream();
 }
 
 void Teller::send(Choice& choice, const AnswerNews& news) {
   std::string events;
-  for (int32_t i = 0; !begun_ && i < way_.choices; ++i) events += form_.begin(i);
+  for (int32_t i = 0; !begun_ && i < way_.choices; ++i) events += form_->begin(i);
   begun_ = true;
   const AssistantDelta more = choice.read(news);
   if (says_something(more) || !news.logprobs.empty())
-    events += form_.piece(news.choice, more, way_.logprobs ? choice.form.next(news.tokens, news.logprobs) : Json());
-  if (choice.end) events += form_.end(news.choice, choice.finish_reason());
+    events += form_->piece(news.choice, more, way_.logprobs ? choice.form.next(news.tokens, news.logprobs) : Json());
+  if (choice.end) events += form_->end(news.choice, choice.ending());
   over_ = all_have_ended();
-  if (over_) events += form_.last(usage());
+  if (over_) events += form_->last(usage());
   exchange_->stream(std::move(events));
   if (over_) exchange_->end_stream();
 }
@@ -117,9 +108,9 @@ void Teller::collect(Choice& choice, const AnswerNews& news) {
     for (size_t i = 0; i < one.message.tool_calls.size(); ++i) one.message.tool_calls[i].id = one.call_ids[i];
     whole.push_back({.message = std::move(one.message),
                      .logprobs = way_.logprobs ? one.form.next(one.tokens, one.logprobs) : Json(),
-                     .finish_reason = one.finish_reason()});
+                     .ending = one.ending()});
   }
-  exchange_->reply({.status = 200, .body = text_of(form_.whole(whole, usage()))});
+  exchange_->reply({.status = 200, .body = text_of(form_->whole(whole, usage()))});
 }
 
 bool Teller::all_have_ended() const {

@@ -12,6 +12,7 @@
 #include "serve/engine_thread.h"
 #include "serve/http_server.h"
 #include "serve/logprob_form.h"
+#include "serve/parameter_reader.h"
 
 namespace sluice {
 
@@ -26,7 +27,7 @@ class Teller {
     bool stream = false, logprobs = false;
   };
   // format: by which the parser reads the answers; none: they are texts. REQUIRES: tokenizer and parser outlive it.
-  Teller(AnswerForm form, Way way, const Tokenizer& tokenizer, std::shared_ptr<Exchange> exchange,
+  Teller(std::unique_ptr<AnswerForm> form, Way way, const Tokenizer& tokenizer, std::shared_ptr<Exchange> exchange,
          const AnswerParser* parser = nullptr, const std::optional<AnswerFormat>& format = {});
 
   void take(const AnswerNews& news);
@@ -44,7 +45,7 @@ class Teller {
 
     AssistantDelta read(const AnswerNews& news);
     void name_calls(AssistantDelta& more);
-    std::string finish_reason() const;
+    AnswerForm::Ending ending() const;
   };
   void fail(const ApiError& error);
   void send(Choice& choice, const AnswerNews& news);
@@ -52,7 +53,7 @@ class Teller {
   bool all_have_ended() const;
   Usage usage() const;
 
-  AnswerForm form_;
+  std::unique_ptr<AnswerForm> form_;
   Way way_;
   std::vector<Choice> choices_;
   bool begun_ = false;  // it has gone out that all is well

@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "serve/completion_form.h"
 #include "serve/http_client.h"
 #include "serve/served.h"
 #include "serve/teller.h"
@@ -76,8 +77,9 @@ class ServeTools : public testing::Test {
   }
 
   Teller teller(const std::shared_ptr<Exchange>& exchange, bool stream) {
-    return Teller(AnswerForm(Api::kChat, "m", false), {.api = Api::kChat, .choices = 1, .stream = stream},
-                  family_session().tokenizer(), exchange, family_session().answers(), format_);
+    return Teller(std::make_unique<CompletionForm>(Api::kChat, "m", false),
+                  {.api = Api::kChat, .choices = 1, .stream = stream}, family_session().tokenizer(), exchange,
+                  family_session().answers(), format_);
   }
 
   json whole(const std::string& text, Finish finish = Finish::kStop) {
