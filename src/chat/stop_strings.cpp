@@ -6,25 +6,25 @@
 namespace sluice {
 
 std::string StopStrings::push(std::string_view text) {
-  if (stopped_) return {};
+  if (stopped()) return {};
   held_ += text;
-  const auto stop = first_stop();
-  stopped_ = stop.has_value();
-  std::string said = held_.substr(0, stop.value_or(held_.size() - n_held()));
-  held_.erase(0, stopped_ ? held_.size() : said.size());
+  const auto found = first_stop();
+  std::string said = held_.substr(0, found ? found->at : held_.size() - n_held());
+  held_.erase(0, found ? held_.size() : said.size());
+  if (found) stop_ = *found->stop;
   return said;
 }
 
 std::string StopStrings::finish() { return std::exchange(held_, {}); }
 
-// Where the one begins that is complete first.
-std::optional<size_t> StopStrings::first_stop() const {
-  std::optional<size_t> first;
+// The one that is complete first, and where it begins.
+std::optional<StopStrings::Found> StopStrings::first_stop() const {
+  std::optional<Found> first;
   size_t first_end = held_.size() + 1;
   for (const std::string& stop : stops_) {
     const size_t at = held_.find(stop);
     if (at == held_.npos || at + stop.size() > first_end) continue;
-    first = at + stop.size() < first_end ? at : std::min(*first, at);
+    if (at + stop.size() < first_end || at < first->at) first = {at, &stop};
     first_end = at + stop.size();
   }
   return first;

@@ -17,17 +17,21 @@ class StopStrings {
 
   // What can be said after more text, in whole characters if it comes in such. Nothing once the answer has ended.
   std::string push(std::string_view text);
-  bool stopped() const { return stopped_; }
+  bool stopped() const { return !stop_.empty(); }
+  const std::string& stop() const { return stop_; }  // which one it was; empty: none so far
   // What was held back, where the text ends before it has become one of them.
   std::string finish();
 
  private:
-  std::optional<size_t> first_stop() const;
+  struct Found {
+    size_t at;
+    const std::string* stop;
+  };
+  std::optional<Found> first_stop() const;
   size_t n_held() const;
 
   std::vector<std::string> stops_;
-  std::string held_;
-  bool stopped_ = false;
+  std::string held_, stop_;
 };
 
 }  // namespace sluice

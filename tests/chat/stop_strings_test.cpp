@@ -10,12 +10,12 @@ namespace {
 
 struct Said {
   std::string text;
-  bool stopped = false;
+  std::string stop = {};  // that ended it
   bool operator==(const Said&) const = default;
 };
 
 std::ostream& operator<<(std::ostream& out, const Said& said) {
-  return out << '"' << said.text << (said.stopped ? "\", stopped" : "\"");
+  return out << '"' << said.text << "\", stopped by \"" << said.stop << '"';
 }
 
 Said in_pieces(const std::vector<std::string>& stops, const std::string& text, const std::vector<size_t>& sizes) {
@@ -26,7 +26,8 @@ Said in_pieces(const std::vector<std::string>& stops, const std::string& text, c
     said.text += stream.push(std::string_view(text).substr(at, size));
     at += size;
   }
-  said.stopped = stream.stopped();
+  said.stop = stream.stop();
+  EXPECT_EQ(stream.stopped(), !said.stop.empty());
   said.text += stream.finish();
   return said;
 }
@@ -38,9 +39,9 @@ Said expected(const std::vector<std::string>& stops, const std::string& text) {
     size_t longest = 0;
     for (const std::string& stop : stops)
       if (said.ends_with(stop)) longest = std::max(longest, stop.size());
-    if (longest > 0) return {text.substr(0, n - longest), true};
+    if (longest > 0) return {text.substr(0, n - longest), text.substr(n - longest, longest)};
   }
-  return {text, false};
+  return {text};
 }
 
 TEST(StopStrings, AStopStringMayBeCutAtEveryPosition) {
@@ -55,9 +56,9 @@ TEST(StopStrings, WhatOnlyBeganLikeOneIsSaidAtTheEnd) {
   const std::string stop = "<|end|>";
   for (size_t n = 0; n < stop.size(); ++n) {
     const std::string text = "It rains. " + stop.substr(0, n);
-    EXPECT_EQ(in_pieces({stop}, text, std::vector<size_t>(text.size(), 1)), (Said{text, false}));
+    EXPECT_EQ(in_pieces({stop}, text, std::vector<size_t>(text.size(), 1)), (Said{text}));
     const std::string on = text + " on";
-    EXPECT_EQ(in_pieces({stop}, on, std::vector<size_t>(on.size(), 1)), (Said{on, false}));
+    EXPECT_EQ(in_pieces({stop}, on, std::vector<size_t>(on.size(), 1)), (Said{on}));
   }
 }
 
