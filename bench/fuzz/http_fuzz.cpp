@@ -15,7 +15,9 @@
 #include "serve/json_body.h"
 #include "serve/json_values.h"
 #include "serve/message_reader.h"
+#include "serve/messages_body.h"
 #include "serve/parameter_reader.h"
+#include "serve/responses_body.h"
 
 namespace {
 
@@ -31,10 +33,26 @@ std::string text_of(const ApiError& error) {
   return error.to_json().dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-// As far as a request is read without a model.
-ApiResult<Asked> read(Api api, const std::string& text) {
-  SLUICE_API_TRY(const json body, parse_body(text));
+// Those of which the input is read without a model, and the others.
+template <class ReadInput, class ReadParameter>
+ApiResult<Asked> read(Api api, const json& body, ReadInput read_input, ReadParameter read_parameter) {
   Asked asked{.api = api};
+  AnswerRequest request;
+  SLUICE_API_TRY_STATUS(read_input(body, request));
+  for (const auto& [name, value] : body.items()) SLUICE_API_TRY_STATUS(read_parameter(name, value, asked));
+  return asked;
+}
+
+// As far as a request is read without a model.
+ApiResult<Asked> read(const std::string& path, const std::string& text) {
+  SLUICE_API_TRY(const json body, parse_body(text));
+  if (path == "/v1/messages") return read(Api::kMessages, body, read_messages_input, read_messages_parameter);
+  if (path == "/v1/responses") {
+    SLUICE_API_TRY(Asked asked, read(Api::kResponses, body, read_responses_input, read_responses_parameter));
+    asked.settings = responses_settings(body, asked.spec.sampling);
+    return asked;
+  }
+  Asked asked{.api = path.size() % 2 == 0 ? Api::kChat : Api::kCompletions};
   AnswerRequest request;
   if (body.contains("messages")) {
     SLUICE_API_TRY(request.conversation.messages, read_messages(body["messages"], "messages"));
@@ -57,14 +75,14 @@ HttpServer::Handler handler() {
           },
           .handle =
               [](const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-                const auto asked = read(request.path.size() % 2 == 0 ? Api::kChat : Api::kCompletions, request.body);
+                const auto asked = read(request.path, request.body);
                 exchange->on_gone([] {});
                 if (!asked) return exchange->reply({.status = asked.error().status, .body = text_of(asked.error())});
                 if (!asked->stream) return exchange->reply({.status = 200, .body = "{}"});
                 exchange->stream("data: {}\n\n");
                 exchange->end_stream();
               },
-          .error = [](int, const std::string& message) { return message; }};
+          .error = [](const std::string&, int, const std::string& message) { return message; }};
 }
 
 }  // namespace

@@ -113,11 +113,25 @@ void write_requests(const std::filesystem::path& directory) {
       "stop": ["x", "yy"], "logit_bias": {"7": 1.5}, "logprobs": true, "top_logprobs": 3, "stream": true,
       "stream_options": {"include_usage": true}, "user": "u", "response_format": {"type": "text"}})";
   const std::string text = R"({"prompt": [1, 2, 3], "logprobs": 2, "ignore_eos": true, "max_completion_tokens": 9})";
+  const std::string responses = R"({"instructions": "a", "input": [{"role": "user", "content": [{"type": "input_text",
+      "text": "b"}]}, {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "c"}]}, {"type":
+      "function_call", "call_id": "1", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "call_id": "1",
+      "output": "d"}], "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}], "reasoning":
+      {"effort": "none"}, "text": {"format": {"type": "text"}}, "max_output_tokens": 9, "store": false})";
+  const std::string messages = R"({"system": [{"type": "text", "text": "a"}], "messages": [{"role": "user", "content":
+      "b"}, {"role": "assistant", "content": [{"type": "thinking", "thinking": "c", "signature": ""}, {"type":
+      "tool_use", "id": "1", "name": "f", "input": {"x": 1}}]}, {"role": "user", "content": [{"type": "tool_result",
+      "tool_use_id": "1", "content": "d", "is_error": false}, {"type": "text", "text": "e"}]}], "tools": [{"name": "f",
+      "input_schema": {"type": "object"}}], "tool_choice": {"type": "auto"}, "thinking": {"type": "disabled"},
+      "max_tokens": 9, "stop_sequences": ["x"], "stream": true})";
   const std::string chunked = "POST /v1/completion HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n";
   const std::vector<std::string> all = {
-      post("/v1/chat", chat), post("/v1/completion", text) + post("/v1/chat", chat),
+      post("/v1/chat", chat),
+      post("/v1/completion", text) + post("/v1/chat", chat),
       post("/v1/chat", "{}", "Expect: 100-continue\r\n") + "GET /health HTTP/1.0\r\n\r\n",
-      chunked + "GET /refused?x HTTP/1.1\r\nConnection: close\r\n\r\n", "hello"};
+      chunked + "GET /refused?x HTTP/1.1\r\nConnection: close\r\n\r\n",
+      "hello",
+      post("/v1/responses", responses) + post("/v1/messages", messages)};
   for (size_t i = 0; i < all.size(); ++i)
     for (const char pieces : {'\0', '\7'})
       std::ofstream(directory / (std::to_string(i) + (pieces == 0 ? "-whole" : "-pieces")), std::ios::binary)

@@ -115,9 +115,11 @@ void add_server_options(CLI::App& command, ServeCommand& options) {
 
 void add_serve(CLI::App& app, Action& action) {
   auto options = std::make_shared<ServeCommand>();
-  CLI::App& command = *app.add_subcommand("serve", "An OpenAI-compatible server, until it is ended (SIGTERM)");
+  CLI::App& command = *app.add_subcommand(
+      "serve", "A server for clients of OpenAI's and Anthropic's APIs, until it is ended (SIGTERM)");
   command.footer(
-      "What requests may ask for is in docs/serve.md.\n"
+      "It answers at /v1/chat/completions, /v1/completions, /v1/responses and /v1/messages; docs/serve.md says what "
+      "requests may ask for.\n"
       "Examples:\n"
       "  sluice serve\n"
       "  sluice serve -m model.gguf --draft small.gguf --concurrency 8\n"

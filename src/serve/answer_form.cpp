@@ -10,7 +10,9 @@ using Json = nlohmann::ordered_json;
 
 std::string text_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-std::string event_of(const Json& json) { return "data: " + text_of(json) + "\n\n"; }
+std::string event_of(const Json& data, const std::string& name) {
+  return (name.empty() ? "" : "event: " + name + "\n") + "data: " + text_of(data) + "\n\n";
+}
 
 std::string new_id(const std::string& prefix) {
   std::random_device random;

@@ -20,6 +20,7 @@ class AnswerForm {
   struct Ending {
     Finish finish = Finish::kNone;  // kStop or kLength
     bool calls = false;             // of tools
+    std::string stop = {};          // the stop string that ended it; empty: none did
   };
   struct Choice {
     AssistantMessage message;         // of a text the content alone
@@ -39,8 +40,8 @@ class AnswerForm {
 
 // Text of JSON; what is no UTF-8 in it becomes U+FFFD.
 std::string text_of(const nlohmann::ordered_json& json);
-// An event of a stream without a name: "data: …\n\n".
-std::string event_of(const nlohmann::ordered_json& json);
+// An event of a stream, ready to be sent; without a name it is its data alone.
+std::string event_of(const nlohmann::ordered_json& data, const std::string& name = "");
 // A random one.
 std::string new_id(const std::string& prefix);
 // What usage has beyond the counts of any API.

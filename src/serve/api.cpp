@@ -15,6 +15,8 @@
 #include "serve/json_body.h"
 #include "serve/json_values.h"
 #include "serve/message_reader.h"
+#include "serve/messages_form.h"
+#include "serve/responses_form.h"
 #include "serve/status_pages.h"
 #include "serve/teller.h"
 
@@ -59,8 +61,29 @@ bool is_local(std::string_view origin) {
   return false;
 }
 
+// In whose form errors are told there.
+ErrorForm errors_at(std::string_view path) {
+  return path.starts_with("/v1/messages") ? ErrorForm::kAnthropic : ErrorForm::kOpenAi;
+}
+
 std::unique_ptr<AnswerForm> completion_form(const Asked& asked, const std::string& model) {
   return std::make_unique<CompletionForm>(asked.api, model, asked.include_usage);
+}
+
+std::unique_ptr<AnswerForm> responses_form(const Asked& asked, const std::string& model) {
+  return std::make_unique<ResponsesForm>(model, asked.settings);
+}
+
+std::unique_ptr<AnswerForm> messages_form(const Asked& asked, const std::string& model) {
+  return std::make_unique<MessagesForm>(model, asked.spec.prompt.size(), asked.stops);
+}
+
+// Texts that end an answer: those that the request names, and the family's.
+std::vector<std::string> stops_of(const Asked& asked) {
+  std::vector<std::string> stops = asked.stops;
+  if (asked.format) stops.insert(stops.end(), asked.format->stops.begin(), asked.format->stops.end());
+  std::erase(stops, std::string());
+  return stops;
 }
 
 }  // namespace
@@ -82,6 +105,9 @@ std::span<const ServeApi::Route> ServeApi::routes() {
   static constexpr Route kRoutes[] = {
       {.method = "POST", .path = "/v1/chat/completions", .read = read_chat, .form = completion_form},
       {.method = "POST", .path = "/v1/completions", .read = read_completion, .form = completion_form},
+      {.method = "POST", .path = "/v1/responses", .read = read_responses, .form = responses_form},
+      {.method = "POST", .path = "/v1/messages", .read = read_messages_request, .form = messages_form},
+      {.method = "POST", .path = "/v1/messages/count_tokens", .answer = &ServeApi::count_tokens},
       {.method = "GET", .path = "/v1/models", .answer = &ServeApi::models},
       {.method = "GET", .path = "/v1/models/*", .answer = &ServeApi::model},
       {.method = "POST", .path = "/tokenize", .answer = &ServeApi::tokenize},
@@ -129,55 +155,55 @@ HttpServer::Handler ServeApi::handler() {
           .handle = [this](HttpRequest request,
                            std::shared_ptr<Exchange> exchange) { handle(std::move(request), std::move(exchange)); },
           .error =
-              [](int status, const std::string& message) {
-                return text_of(ApiError{.status = status, .message = message, .param = "", .code = ""}.to_json());
+              [](const std::string& path, int status, const std::string& message) {
+                const ApiError error{.status = status, .message = message, .param = "", .code = ""};
+                return text_of(error.to_json(errors_at(path)));
               }};
 }
 
 std::optional<HttpReply> ServeApi::screen(const HttpRequest& request) const {
   const Route* const route = find_route(request);
-  if (!(route != nullptr && route->open) && !is_known(request.authorization))
-    return reply_of({.status = 401,
-                     .message = "this server wants its key: Authorization: Bearer KEY",
-                     .param = "",
-                     .code = "invalid_api_key"});
+  const auto refused = [&](int status, const std::string& message, const char* code) {
+    return reply_of({.status = status, .message = message, .param = "", .code = code}, errors_at(request.path));
+  };
+  if (!(route != nullptr && route->open) && !is_known(request))
+    return refused(401, "this server wants its key: Authorization: Bearer KEY, or x-api-key: KEY", "invalid_api_key");
   if (api_key_.empty() && !request.origin.empty() && !is_local(request.origin))
-    return reply_of({.status = 403,
-                     .message = "a page of another machine may ask only with a key: start the server with --api-key",
-                     .param = "",
-                     .code = "foreign_origin"});
-  if (route == nullptr)
-    return reply_of({.status = 404,
-                     .message = "there is nothing at this path: there are " + paths(),
-                     .param = "",
-                     .code = "unknown_url"});
-  if (request.method == route->method)
-    return route->read != nullptr && draining_ ? std::optional(reply_of(draining_error())) : std::nullopt;
-  HttpReply reply = reply_of({.status = 405,
-                              .message = "this path takes " + std::string(route->method),
-                              .param = "",
-                              .code = "method_not_allowed"});
-  reply.headers = {{"Allow", std::string(route->method)}};
-  return reply;
+    return refused(403, "a page of another machine may ask only with a key: start the server with --api-key",
+                   "foreign_origin");
+  if (route == nullptr) return refused(404, "there is nothing at this path: there are " + paths(), "unknown_url");
+  if (request.method != route->method) {
+    HttpReply reply = refused(405, "this path takes " + std::string(route->method), "method_not_allowed");
+    reply.headers = {{"Allow", std::string(route->method)}};
+    return reply;
+  }
+  if (route->read == nullptr || !draining_) return std::nullopt;
+  return reply_of(draining_error(), errors_at(request.path));
 }
 
-bool ServeApi::is_known(const std::string& authorization) const {
+bool ServeApi::is_known(const HttpRequest& request) const {
   if (api_key_.empty()) return true;
-  const auto given = digest(authorization), wanted = digest("Bearer " + api_key_);
-  return CRYPTO_memcmp(given.data(), wanted.data(), wanted.size()) == 0;
+  const auto is = [](const std::string& given, const std::string& wanted) {
+    const auto ours = digest(wanted), theirs = digest(given);
+    return CRYPTO_memcmp(theirs.data(), ours.data(), ours.size()) == 0;
+  };
+  const bool by_bearer = is(request.authorization, "Bearer " + api_key_), by_key = is(request.api_key, api_key_);
+  return by_bearer || by_key;
 }
 
 void ServeApi::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
   boost::asio::post(reading_, [this, request = std::move(request), exchange = std::move(exchange)] {
     const auto fail = [&](int status, const std::string& message) {
-      exchange->reply(reply_of({.status = status, .message = message, .param = "", .code = ""}));
+      const ApiError error{.status = status, .message = message, .param = "", .code = ""};
+      exchange->reply(reply_of(error, errors_at(request.path)));
     };
     try {
       const Route& route = *find_route(request);
       if (route.read != nullptr) return generate(route, request, exchange);
       if (route.look != nullptr) return (this->*route.look)(exchange);
       const auto answer = (this->*route.answer)(request);
-      exchange->reply(answer ? HttpReply{.status = 200, .body = text_of(*answer)} : reply_of(answer.error()));
+      exchange->reply(answer ? HttpReply{.status = 200, .body = text_of(*answer)}
+                             : reply_of(answer.error(), errors_at(request.path)));
     } catch (const std::bad_alloc&) {
       fail(503, "there is too little memory for this request now: ask again later, or for less");
     } catch (const std::exception& error) {
@@ -187,14 +213,18 @@ void ServeApi::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
 }
 
 void ServeApi::generate(const Route& route, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-  const auto refuse = [&](const ApiError& error) { exchange->reply(reply_of(error)); };
+  const ErrorForm errors = errors_at(request.path);
+  const auto refuse = [&](const ApiError& error) { exchange->reply(reply_of(error, errors)); };
   if (draining_) return refuse(draining_error());
   const auto body = parse_body(request.body);
   if (!body) return refuse(body.error());
   auto asked = route.read(session_, defaults_, *body);
   if (!asked) return refuse(asked.error());
-  const Teller::Way way{
-      .api = asked->api, .choices = asked->choices, .stream = asked->stream, .logprobs = asked->spec.logprobs};
+  const Teller::Way way{.api = asked->api,
+                        .choices = asked->choices,
+                        .stream = asked->stream,
+                        .logprobs = asked->spec.logprobs,
+                        .errors = errors};
   Teller teller(route.form(*asked, defaults_.model), way, session_.tokenizer(), exchange, session_.answers(),
                 asked->format);
   std::function<void(AnswerNews)> tell;
@@ -204,10 +234,11 @@ void ServeApi::generate(const Route& route, const HttpRequest& request, const st
     };
   else
     tell = [now = std::make_shared<Teller>(std::move(teller))](const AnswerNews& news) { now->take(news); };
+  std::vector<std::string> stops = stops_of(*asked);
   const EngineThread::JobId job = engine_.submit({.spec = std::move(asked->spec),
                                                   .choices = asked->choices,
                                                   .method = std::move(asked->method),
-                                                  .stops = std::move(asked->stops),
+                                                  .stops = std::move(stops),
                                                   .shown = std::move(asked->shown),
                                                   .tell = std::move(tell)});
   exchange->on_gone([this, job] { engine_.cancel(job); });
@@ -276,6 +307,12 @@ ApiResult<Json> ServeApi::detokenize(const HttpRequest& request) const {
   if (ids == body.end()) return bad_parameter("tokens", "is missing");
   SLUICE_API_TRY(const auto tokens, read_tokens(*ids, "tokens", session_.tokenizer().size()));
   return Json{{"content", session_.tokenizer().decode(tokens, /*special=*/true)}};
+}
+
+ApiResult<Json> ServeApi::count_tokens(const HttpRequest& request) const {
+  SLUICE_API_TRY(const auto body, parse_body(request.body));
+  SLUICE_API_TRY(const size_t n, count_input_tokens(session_, defaults_, body));
+  return Json{{"input_tokens", n}};
 }
 
 ApiResult<Json> ServeApi::apply_template(const HttpRequest& request) const {

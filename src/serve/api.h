@@ -42,7 +42,7 @@ class ServeApi {
 
   std::optional<HttpReply> screen(const HttpRequest& request) const;
   void handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
-  bool is_known(const std::string& authorization) const;
+  bool is_known(const HttpRequest& request) const;
 
   ApiResult<Json> health(const HttpRequest& request) const;
   ApiResult<Json> props(const HttpRequest& request) const;
@@ -50,6 +50,7 @@ class ServeApi {
   ApiResult<Json> model(const HttpRequest& request) const;
   ApiResult<Json> tokenize(const HttpRequest& request) const;
   ApiResult<Json> detokenize(const HttpRequest& request) const;
+  ApiResult<Json> count_tokens(const HttpRequest& request) const;
   ApiResult<Json> apply_template(const HttpRequest& request) const;
   void generate(const Route& route, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void metrics(const std::shared_ptr<Exchange>& exchange);

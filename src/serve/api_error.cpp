@@ -1,6 +1,7 @@
 #include "serve/api_error.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice {
 
@@ -12,9 +13,21 @@ const char* type_of(int status) {
   return status < 500 ? "invalid_request_error" : "server_error";
 }
 
+// As Anthropic's API calls what each status means.
+const char* anthropic_type_of(int status) {
+  constexpr std::pair<int, const char*> kTypes[] = {
+      {401, "authentication_error"}, {403, "permission_error"}, {404, "not_found_error"}, {413, "request_too_large"},
+      {429, "rate_limit_error"},     {500, "api_error"},        {503, "overloaded_error"}};
+  for (const auto& [known, type] : kTypes)
+    if (known == status) return type;
+  return status < 500 ? "invalid_request_error" : "api_error";
+}
+
 }  // namespace
 
-nlohmann::ordered_json ApiError::to_json() const {
+nlohmann::ordered_json ApiError::to_json(ErrorForm form) const {
+  if (form == ErrorForm::kAnthropic)
+    return {{"type", "error"}, {"error", {{"type", anthropic_type_of(status)}, {"message", message}}}};
   const auto or_null = [](const std::string& text) {
     return text.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(text);
   };

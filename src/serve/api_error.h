@@ -1,6 +1,7 @@
-// Errors as clients of OpenAI's API read them.
+// Errors as clients read them.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -8,13 +9,16 @@
 
 namespace sluice {
 
+// Whose clients.
+enum class ErrorForm : uint8_t { kOpenAi, kAnthropic };
+
 struct ApiError {
   int status = 500;     // of HTTP
   std::string message;  // one line: what is wrong, and what would be right
   std::string param;    // which parameter it is about; empty: none
   std::string code;     // for programs; empty: none
 
-  nlohmann::ordered_json to_json() const;
+  nlohmann::ordered_json to_json(ErrorForm form = ErrorForm::kOpenAi) const;
 };
 
 template <class T>

@@ -219,7 +219,7 @@ Status EngineThread::end(TalkId id, Finish finish, AnswerNews news) {
   news.text += talk.stops.push(talk.text.finish());
   if (talk.stops.stopped() && finish == Finish::kLength) finish = Finish::kStop;
   news.text += talk.stops.finish();
-  news.end = AnswerEnd{.finish = finish, .usage = usage_of(talk), .error = {}};
+  news.end = AnswerEnd{.finish = finish, .usage = usage_of(talk), .error = {}, .stop = talk.stops.stop()};
   if (finish == Finish::kFailed)
     news.end->error = refusal_of({ErrorKind::kRuntime, engine_->request(talk.request).error.message});
   talk.job->tell(std::move(news));

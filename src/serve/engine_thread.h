@@ -34,7 +34,8 @@ struct Usage {
 struct AnswerEnd {
   Finish finish = Finish::kNone;  // kStop also for a stop string
   Usage usage;
-  ApiError error;  // if it failed
+  ApiError error;         // if it failed
+  std::string stop = {};  // the stop string that ended it; empty: none did
 };
 
 // What has come to one of a job's answers. The first news of a job that the engine has taken in is of nothing.

@@ -39,6 +39,17 @@ std::string chunk_of(const std::string& bytes) {
 
 std::string view(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
+// Without its body.
+HttpRequest request_of(const http::request<http::string_body>& head) {
+  HttpRequest request{.method = view(head.method_string()),
+                      .path = view(head.target()),
+                      .authorization = view(head[http::field::authorization]),
+                      .api_key = view(head["x-api-key"]),
+                      .origin = view(head[http::field::origin])};
+  request.path.resize(std::min(request.path.find('?'), request.path.size()));
+  return request;
+}
+
 }  // namespace
 
 // Of one request: once the connection is at another one, or gone, nothing of it is heard any more.
@@ -106,13 +117,8 @@ void HttpConnection::got_head() {
   const auto& head = parser_->get();
   chunked_ = head.version() >= 11;
   keep_alive_ = head.keep_alive();
-  HttpRequest request{.method = view(head.method_string()),
-                      .path = view(head.target()),
-                      .authorization = view(head[http::field::authorization]),
-                      .origin = view(head[http::field::origin])};
-  request.path.resize(std::min(request.path.find('?'), request.path.size()));
   if (head.version() != 10 && head.version() != 11) return refuse(400, "HTTP/1.1 is spoken here");
-  if (auto refused = shared_.handler.screen(request)) {
+  if (auto refused = shared_.handler.screen(request_of(head))) {
     keep_alive_ = keep_alive_ && parser_->is_done();
     return answer(std::move(*refused));
   }
@@ -141,12 +147,8 @@ void HttpConnection::read_body() {
 void HttpConnection::got_body() {
   stop_timer();
   auto message = parser_->release();
-  HttpRequest request{.method = view(message.method_string()),
-                      .path = view(message.target()),
-                      .authorization = view(message[http::field::authorization]),
-                      .origin = view(message[http::field::origin]),
-                      .body = std::move(message.body())};
-  request.path.resize(std::min(request.path.find('?'), request.path.size()));
+  HttpRequest request = request_of(message);
+  request.body = std::move(message.body());
   count_body(request.body.size());
   state_ = State::kAnswering;
   count_exchange(true);
@@ -171,7 +173,8 @@ void HttpConnection::reading_failed(const error_code& error) {
 
 void HttpConnection::refuse(int status, const std::string& message) {
   keep_alive_ = false;
-  answer({.status = status, .body = shared_.handler.error(status, message)});
+  const std::string path = parser_ ? request_of(parser_->get()).path : "";  // as far as it has come
+  answer({.status = status, .body = shared_.handler.error(path, status, message)});
 }
 
 // Until the reply has begun nobody reads, so who goes away must be looked for. What comes meanwhile is the next

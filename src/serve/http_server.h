@@ -17,6 +17,7 @@ namespace sluice {
 struct HttpRequest {
   std::string method, path;   // without what follows a question mark
   std::string authorization;  // the header, empty without one
+  std::string api_key = {};   // likewise x-api-key
   std::string origin = {};    // likewise: the page that a browser asks for
   std::string body = {};
 };
@@ -57,8 +58,8 @@ class HttpServer {
     std::function<std::optional<HttpReply>(const HttpRequest&)> screen;
     // Whole ones; the reply may come later. Of the server's thread, so it must not wait.
     std::function<void(HttpRequest, std::shared_ptr<Exchange>)> handle;
-    // The body of a reply that the server itself gives, by status and what is wrong.
-    std::function<std::string(int status, const std::string& message)> error;
+    // The body of a reply that the server itself gives, by status and what is wrong. path: empty if none has come.
+    std::function<std::string(const std::string& path, int status, const std::string& message)> error;
   };
   // Errors name --host or --port: kInput for a host beyond this machine or one that there is not, else kRuntime.
   static Result<std::unique_ptr<HttpServer>> open(const HttpOptions& options, Handler handler);

@@ -36,6 +36,42 @@ ApiResult<std::vector<Token>> read_tokens(const json& ids, const std::string& pa
   return tokens;
 }
 
+ApiResult<std::string> read_member(const json& object, const std::string& name, const std::string& param) {
+  const auto at = object.find(name);
+  if (at == object.end() || !at->is_string()) return bad_parameter(param + "." + name, "must be a text");
+  return at->get<std::string>();
+}
+
+ApiStatus check_members(const json& object, const std::string& param, const std::vector<std::string_view>& known) {
+  for (const auto& [name, value] : object.items())
+    if (!value.is_null() && std::ranges::count(known, name) == 0)
+      return bad_parameter(param + "." + name, "not supported: leave it out");
+  return {};
+}
+
+bool is_given(const json& body, const char* param) {
+  const auto at = body.find(param);
+  return at != body.end() && !at->is_null();
+}
+
+nlohmann::ordered_json in_order(const json& value) { return nlohmann::ordered_json::parse(value.dump()); }
+
+ApiStatus read_idle(const std::string& name, const json& value, const std::vector<IdleParameter>& all) {
+  if (value.is_null()) return {};
+  const auto idle = std::ranges::find(all, name, &IdleParameter::name);
+  if (idle != all.end()) {
+    if (std::count(idle->values.begin(), idle->values.end(), value) > 0) return {};
+    if (!idle->advice.empty()) return bad_parameter(name, idle->advice);
+    return bad_parameter(name, "not supported: leave it out" +
+                                   (idle->values.empty() ? std::string() : ", or give " + idle->values[0].dump()));
+  }
+  const auto is_member = [&](const IdleParameter& one) { return one.name.starts_with(name + "."); };
+  if (std::ranges::none_of(all, is_member)) return bad_parameter(name, "there is no such parameter here");
+  if (!value.is_object()) return bad_parameter(name, "must be an object");
+  for (const auto& [member, one] : value.items()) SLUICE_API_TRY_STATUS(read_idle(name + "." + member, one, all));
+  return {};
+}
+
 BodyReader::BodyReader(const json& body, std::vector<std::string> known) : body_(body), known_(std::move(known)) {}
 
 ApiStatus BodyReader::check() const {

@@ -13,22 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-// A text, or a list of parts that are texts.
-ApiResult<std::string> read_content(const json& content, const std::string& param) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) return bad_parameter(param, "must be a text or a list of parts");
-  std::string text;
-  for (size_t i = 0; i < content.size(); ++i) {
-    const json& part = content[i];
-    const bool is_text = part.is_object() && part.size() == 2 && part.value("type", json()) == "text" &&
-                         part.value("text", json()).is_string();
-    if (!is_text)
-      return bad_parameter(param + "[" + std::to_string(i) + "]", "must be {\"type\": \"text\", \"text\": …}");
-    text += part["text"].get_ref<const std::string&>();
-  }
-  return text;
-}
-
 // A call that an earlier answer made, as this API writes it.
 ApiStatus check_call(const json& call, const std::string& param) {
   const json function = call.is_object() ? call.value("function", json()) : json();
@@ -50,7 +34,7 @@ ApiStatus read_more(const std::string& name, const json& value, const std::strin
   } else if (!value.is_string()) {
     return bad_parameter(param, "must be a text");
   }
-  read.extra[name] = nlohmann::ordered_json::parse(value.dump());
+  read.extra[name] = in_order(value);
   return {};
 }
 
@@ -77,7 +61,7 @@ ApiResult<ChatMessage> read_message(const json& message, const std::string& para
         return bad_parameter(member, "must be system, developer, user, assistant or tool");
       read.role = value == "developer" ? "system" : value.get<std::string>();
     } else if (name == "content" && !value.is_null()) {
-      SLUICE_API_TRY(read.content, read_content(value, member));
+      SLUICE_API_TRY(read.content, read_text(value, member, {.types = {"text"}}));
       has_content = true;
     } else if (!value.empty()) {  // null, or a list of none
       SLUICE_API_TRY_STATUS(read_more(name, value, member, read));
@@ -87,15 +71,18 @@ ApiResult<ChatMessage> read_message(const json& message, const std::string& para
   return read;
 }
 
-ApiStatus check_tool(const json& tool, const std::string& param) {
-  const json function = tool.is_object() ? tool.value("function", json()) : json();
+// Whether a function has a name, and what else it may have is of the right kind.
+bool is_function(const json& function, const char* schema) {
   const auto is = [&](const char* name, bool (json::*kind)() const noexcept) {
-    return !function.contains(name) || function[name].is_null() || (function[name].*kind)();
+    return !is_given(function, name) || (function[name].*kind)();
   };
-  const bool right = function.is_object() && tool.value("type", json()) == "function" && function.contains("name") &&
-                     function["name"].is_string() && is("description", &json::is_string) &&
-                     is("parameters", &json::is_object) && is("strict", &json::is_boolean);
-  if (right) return {};
+  return function.is_object() && is_given(function, "name") && is("name", &json::is_string) &&
+         is("description", &json::is_string) && is(schema, &json::is_object) && is("strict", &json::is_boolean);
+}
+
+ApiResult<nlohmann::ordered_json> read_chat_tool(const json& tool, const std::string& param) {
+  const json function = tool.is_object() ? tool.value("function", json()) : json();
+  if (is_function(function, "parameters") && tool.value("type", json()) == "function") return in_order(tool);
   return bad_parameter(param,
                        R"(must be {"type": "function", "function": {"name": …, "description": …, "parameters": {…}}})");
 }
@@ -112,24 +99,64 @@ ApiResult<std::vector<ChatMessage>> read_messages(const json& messages, const st
   return read;
 }
 
-// Nothing makes a model call one, and nothing keeps it from that.
+ApiResult<std::string> read_text_part(const json& part, const std::string& param, const TextParts& parts) {
+  const json type = part.is_object() ? part.value("type", json()) : json();
+  const bool is_text = type.is_string() && std::ranges::count(parts.types, type.get_ref<const std::string&>()) > 0 &&
+                       is_given(part, "text") && part["text"].is_string();
+  if (!is_text)
+    return bad_parameter(param, R"(must be {"type": ")" + std::string(parts.types.front()) + R"(", "text": …})");
+  std::vector<std::string_view> known = parts.ignored;
+  for (const char* own : {"type", "text"}) known.emplace_back(own);
+  SLUICE_API_TRY_STATUS(check_members(part, param, known));
+  return part["text"].get<std::string>();
+}
+
+ApiResult<std::string> read_text(const json& content, const std::string& param, const TextParts& parts) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) return bad_parameter(param, "must be a text or a list of parts");
+  std::string text;
+  for (size_t i = 0; i < content.size(); ++i) {
+    SLUICE_API_TRY(const std::string more, read_text_part(content[i], param + "[" + std::to_string(i) + "]", parts));
+    text += more;
+  }
+  return text;
+}
+
+nlohmann::ordered_json tool_of(const json& flat, const char* schema) {
+  if (!is_function(flat, schema)) return nullptr;
+  nlohmann::ordered_json function = {{"name", flat["name"].get<std::string>()}};
+  if (is_given(flat, "description")) function["description"] = flat["description"].get<std::string>();
+  if (is_given(flat, schema)) function["parameters"] = in_order(flat[schema]);
+  return {{"type", "function"}, {"function", std::move(function)}};
+}
+
+ApiStatus read_tool_list(const json& body, ReadTool read, AnswerRequest& request) {
+  if (!is_given(body, "tools")) return {};
+  const json& tools = body["tools"];
+  if (!tools.is_array() || tools.size() > policy::kMostTools)
+    return bad_parameter("tools", "must be a list of up to " + std::to_string(policy::kMostTools) + " tools");
+  for (size_t i = 0; i < tools.size(); ++i) {
+    SLUICE_API_TRY(auto tool, read(tools[i], "tools[" + std::to_string(i) + "]"));
+    request.conversation.tools.push_back(std::move(tool));
+  }
+  return {};
+}
+
 ApiStatus read_tools(const json& body, AnswerRequest& request) {
-  const auto given = [&](const char* name) { return body.contains(name) && !body[name].is_null(); };
-  const json choice = given("tool_choice") ? body["tool_choice"] : json("auto");
+  SLUICE_API_TRY_STATUS(read_tool_list(body, read_chat_tool, request));
+  return read_tool_choice(body, request);
+}
+
+// Nothing makes a model call one, and nothing keeps it from that.
+ApiStatus read_tool_choice(const json& body, AnswerRequest& request) {
+  const json choice = is_given(body, "tool_choice") ? body["tool_choice"] : json("auto");
   if (choice != "auto" && choice != "none")
     return bad_parameter("tool_choice", "must be auto or none: a call can't be forced here");
   request.tool_choice = choice == "none" ? ToolChoice::kNone : ToolChoice::kAuto;
   request.parallel_tool_calls = true;
-  if (given("parallel_tool_calls")) {
+  if (is_given(body, "parallel_tool_calls")) {
     SLUICE_API_TRY(request.parallel_tool_calls, read_flag(body["parallel_tool_calls"], "parallel_tool_calls"));
   }
-  if (!given("tools")) return {};
-  const json& tools = body["tools"];
-  if (!tools.is_array() || tools.size() > policy::kMostTools)
-    return bad_parameter("tools", "must be a list of up to " + std::to_string(policy::kMostTools) + " tools");
-  for (size_t i = 0; i < tools.size(); ++i)
-    SLUICE_API_TRY_STATUS(check_tool(tools[i], "tools[" + std::to_string(i) + "]"));
-  if (!tools.empty()) request.conversation.tools = nlohmann::ordered_json::parse(tools.dump());
   return {};
 }
 

@@ -157,6 +157,22 @@ constexpr Parameter kParameters[] = {{"model", nothing},
                                      {"stream_options", read_stream_options},
                                      {"ignore_eos", read_ignore_eos}};
 
+constexpr std::string_view kCommon[] = {"model",
+                                        "method",
+                                        "width",
+                                        "depth",
+                                        "temperature",
+                                        "top_p",
+                                        "top_k",
+                                        "min_p",
+                                        "repeat_penalty",
+                                        "presence_penalty",
+                                        "frequency_penalty",
+                                        "logit_bias",
+                                        "seed",
+                                        "stream",
+                                        "ignore_eos"};
+
 // Of which one value alone is supported, the one that changes nothing.
 struct Fixed {
   const char* name;
@@ -182,10 +198,10 @@ const T* find_named(const T* begin, const T* end, const std::string& name) {
 
 }  // namespace
 
-ApiStatus read_parameter(const std::string& name, const json& value, Asked& asked) {
+ApiStatus read_parameter(const std::string& name, const json& value, Asked& asked, const std::string& called) {
   if (value.is_null() || std::ranges::count(kIgnored, name) > 0) return {};
   if (const Parameter* known = find_named(std::begin(kParameters), std::end(kParameters), name))
-    return known->read(value, name, asked);
+    return known->read(value, called.empty() ? name : called, asked);
   const auto& fixed = fixed_parameters();
   const Fixed* const one = find_named(fixed.data(), fixed.data() + fixed.size(), name);
   if (one == nullptr) return bad_parameter(name, "there is no such parameter here");
@@ -193,6 +209,8 @@ ApiStatus read_parameter(const std::string& name, const json& value, Asked& aske
   return bad_parameter(
       name, "not supported: leave it out" + (one->value.empty() ? std::string() : ", or give " + one->value.dump()));
 }
+
+bool is_common_parameter(std::string_view name) { return std::ranges::count(kCommon, name) > 0; }
 
 ApiStatus check_parameters(const Asked& asked) {
   if (asked.include_usage && !asked.stream)

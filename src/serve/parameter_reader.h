@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "chat/answer_parser.h"
@@ -13,7 +14,7 @@
 
 namespace sluice {
 
-enum class Api : uint8_t { kChat, kCompletions };
+enum class Api : uint8_t { kChat, kCompletions, kResponses, kMessages };
 
 // A text to generate.
 struct Asked {
@@ -25,11 +26,16 @@ struct Asked {
   bool stream = false, include_usage = false;
   std::optional<AnswerFormat> format;  // how the answer is read, if it may hold more than a text
   std::vector<Token> shown;            // control tokens that are read with it
+  nlohmann::ordered_json settings;     // what the answer tells again of the request
 };
 
 // A parameter that is null is not given. One that is unknown, or that would change the answer and is not supported, is
 // an error (400) that names it. Those that choose model, method and prompt are read elsewhere.
-ApiStatus read_parameter(const std::string& name, const nlohmann::json& value, Asked& asked);
+// called: its name in this API; empty: the same.
+ApiStatus read_parameter(const std::string& name, const nlohmann::json& value, Asked& asked,
+                         const std::string& called = "");
+// Whether every API in which conversations are asked has this parameter.
+bool is_common_parameter(std::string_view name);
 // What parameters say of each other.
 ApiStatus check_parameters(const Asked& asked);
 

@@ -7,6 +7,8 @@
 #include "method/option_table.h"
 #include "serve/json_values.h"
 #include "serve/message_reader.h"
+#include "serve/messages_body.h"
+#include "serve/responses_body.h"
 #include "wire/batch.h"
 
 namespace sluice {
@@ -28,6 +30,14 @@ ApiStatus check_model(const json& body, const ServeDefaults& defaults) {
 std::string without_dashes(std::string text) {
   for (size_t at = 0; (at = text.find("--", at)) != text.npos;) text.erase(at, 2);
   return text;
+}
+
+// Which has two names in chats and texts.
+ApiStatus check_longest(const json& body) {
+  if (!body.contains("max_tokens") || !body.contains("max_completion_tokens") ||
+      body["max_tokens"] == body["max_completion_tokens"])
+    return {};
+  return bad_parameter("max_tokens", "max_completion_tokens says something else: leave one of them out");
 }
 
 // The method, and those of its options that a request may choose.
@@ -64,19 +74,17 @@ ApiStatus read_method(const Session& session, const json& body, Asked& asked) {
   return {};
 }
 
-// All parameters but those of the prompt, which are `handled`.
+using ReadParameter = ApiStatus (*)(const std::string& name, const json& value, Asked& asked);
+
+// All parameters but those of the prompt, which `read` passes over.
 ApiResult<Asked> read_generation(Api api, const Session& session, const ServeDefaults& defaults, const json& body,
-                                 const std::vector<std::string>& handled) {
+                                 ReadParameter read) {
   Asked asked{.api = api};
-  if (body.contains("max_tokens") && body.contains("max_completion_tokens") &&
-      body["max_tokens"] != body["max_completion_tokens"])
-    return bad_parameter("max_tokens", "max_completion_tokens says something else: leave one of them out");
   SLUICE_API_TRY_STATUS(check_model(body, defaults));
   SLUICE_API_TRY_STATUS(read_method(session, body, asked));
   asked.spec.max_tokens = defaults.max_tokens.value_or(session.options().context);
   asked.spec.sampling.seed = defaults.seed ? *defaults.seed : std::random_device()();
-  for (const auto& [name, value] : body.items())
-    if (std::ranges::count(handled, name) == 0) SLUICE_API_TRY_STATUS(read_parameter(name, value, asked));
+  for (const auto& [name, value] : body.items()) SLUICE_API_TRY_STATUS(read(name, value, asked));
   SLUICE_API_TRY_STATUS(check_parameters(asked));
   if (const Status good = check(asked.spec.sampling, session.tokenizer().size()); !good)
     return bad_parameter("logit_bias", good.error().message);
@@ -106,34 +114,93 @@ std::vector<Token> tokens_of(const std::vector<std::string>& texts, const Tokeni
   return tokens;
 }
 
+// An API whose prompts are conversations.
+struct ConversationApi {
+  Api api;
+  const char* param;  // that holds the messages
+  // What the model is told, and what it may answer by.
+  ApiStatus (*read_input)(const json& body, AnswerRequest& request);
+  ReadParameter read_parameter;  // of any other kind; those of the input are passed over
+};
+
+ApiStatus read_chat_input(const json& body, AnswerRequest& request) {
+  if (!body.contains("messages")) return bad_parameter("messages", "is missing");
+  SLUICE_API_TRY(request.conversation.messages, read_messages(body["messages"], "messages"));
+  SLUICE_API_TRY_STATUS(read_tools(body, request));
+  return check_longest(body);
+}
+
+ApiStatus read_chat_parameter(const std::string& name, const json& value, Asked& asked) {
+  constexpr std::string_view kInput[] = {"messages", "tools", "tool_choice", "parallel_tool_calls"};
+  return std::ranges::count(kInput, name) > 0 ? ApiStatus() : read_parameter(name, value, asked);
+}
+
+ApiStatus read_completion_parameter(const std::string& name, const json& value, Asked& asked) {
+  return name == "prompt" ? ApiStatus() : read_parameter(name, value, asked);
+}
+
+constexpr ConversationApi kChatApi = {Api::kChat, "messages", read_chat_input, read_chat_parameter};
+constexpr ConversationApi kResponsesApi = {Api::kResponses, "input", read_responses_input, read_responses_parameter};
+constexpr ConversationApi kMessagesApi = {Api::kMessages, "messages", read_messages_input, read_messages_parameter};
+
+ApiResult<AnswerRequest> read_input(const ConversationApi& api, const Session& session, const json& body) {
+  AnswerRequest request;
+  SLUICE_API_TRY_STATUS(api.read_input(body, request));
+  if (!request.conversation.tools.empty() && session.answers() == nullptr)
+    return bad_parameter("tools", "answers of this server are not read for calls: leave them out");
+  return request;
+}
+
+ApiResult<Session::Question> question_of(const ConversationApi& api, const Session& session, AnswerRequest request) {
+  if (!session.has_template())
+    return bad_parameter(api.param, "the model has no chat template: ask /v1/completions for a text");
+  const bool tools = !request.conversation.tools.empty();
+  auto question = session.question(std::move(request));
+  if (!question) return bad_parameter(tools ? "tools" : api.param, question.error().message);
+  return std::move(*question);
+}
+
+ApiResult<Asked> read_conversation(const ConversationApi& api, const Session& session, const ServeDefaults& defaults,
+                                   const json& body) {
+  SLUICE_API_TRY(AnswerRequest request, read_input(api, session, body));
+  SLUICE_API_TRY(Asked asked, read_generation(api.api, session, defaults, body, api.read_parameter));
+  SLUICE_API_TRY(Session::Question question, question_of(api, session, std::move(request)));
+  SLUICE_API_TRY_STATUS(take_prompt(session, std::move(question.prompt), api.param, asked));
+  asked.format = std::move(question.format);
+  if (asked.format) asked.shown = tokens_of(asked.format->shown, session.tokenizer());
+  return asked;
+}
+
 }  // namespace
 
 ApiResult<Asked> read_chat(const Session& session, const ServeDefaults& defaults, const json& body) {
-  if (!body.contains("messages")) return bad_parameter("messages", "is missing");
-  AnswerRequest request;
-  SLUICE_API_TRY(request.conversation.messages, read_messages(body["messages"], "messages"));
-  SLUICE_API_TRY_STATUS(read_tools(body, request));
-  if (!request.conversation.tools.empty() && session.answers() == nullptr)
-    return bad_parameter("tools", "answers of this server are not read for calls: leave them out");
-  SLUICE_API_TRY(Asked asked, read_generation(Api::kChat, session, defaults, body,
-                                              {"messages", "tools", "tool_choice", "parallel_tool_calls"}));
-  if (!session.has_template())
-    return bad_parameter("messages", "the model has no chat template: ask /v1/completions for a text");
-  const bool tools = !request.conversation.tools.empty();
-  auto question = session.question(std::move(request));
-  if (!question) return bad_parameter(tools ? "tools" : "messages", question.error().message);
-  SLUICE_API_TRY_STATUS(take_prompt(session, std::move(question->prompt), "messages", asked));
-  asked.format = std::move(question->format);
-  if (!asked.format) return asked;
-  asked.shown = tokens_of(asked.format->shown, session.tokenizer());
-  asked.stops.insert(asked.stops.end(), asked.format->stops.begin(), asked.format->stops.end());
-  std::erase(asked.stops, std::string());
+  return read_conversation(kChatApi, session, defaults, body);
+}
+
+ApiResult<Asked> read_responses(const Session& session, const ServeDefaults& defaults, const json& body) {
+  SLUICE_API_TRY(Asked asked, read_conversation(kResponsesApi, session, defaults, body));
+  asked.settings = responses_settings(body, asked.spec.sampling);
   return asked;
+}
+
+ApiResult<Asked> read_messages_request(const Session& session, const ServeDefaults& defaults, const json& body) {
+  return read_conversation(kMessagesApi, session, defaults, body);
+}
+
+ApiResult<size_t> count_input_tokens(const Session& session, const ServeDefaults& defaults, const json& body) {
+  SLUICE_API_TRY_STATUS(check_model(body, defaults));
+  SLUICE_API_TRY(AnswerRequest request, read_input(kMessagesApi, session, body));
+  Asked unused{.api = Api::kMessages};
+  for (const auto& [name, value] : body.items())
+    SLUICE_API_TRY_STATUS(kMessagesApi.read_parameter(name, value, unused));
+  SLUICE_API_TRY(const Session::Question question, question_of(kMessagesApi, session, std::move(request)));
+  return question.prompt.size();
 }
 
 ApiResult<Asked> read_completion(const Session& session, const ServeDefaults& defaults, const json& body) {
   if (!body.contains("prompt")) return bad_parameter("prompt", "is missing");
-  SLUICE_API_TRY(Asked asked, read_generation(Api::kCompletions, session, defaults, body, {"prompt"}));
+  SLUICE_API_TRY_STATUS(check_longest(body));
+  SLUICE_API_TRY(Asked asked, read_generation(Api::kCompletions, session, defaults, body, read_completion_parameter));
   const json* prompt = &body["prompt"];
   if (prompt->is_array() && prompt->size() == 1 && (prompt->front().is_string() || prompt->front().is_array()))
     prompt = &prompt->front();

@@ -20,8 +20,13 @@ struct ServeDefaults {
   std::optional<uint64_t> seed;       // none: a new one for each
 };
 
-// Of POST /v1/chat/completions and POST /v1/completions.
+// Of POST /v1/chat/completions, /v1/completions, /v1/responses and /v1/messages.
 ApiResult<Asked> read_chat(const Session& session, const ServeDefaults& defaults, const nlohmann::json& body);
 ApiResult<Asked> read_completion(const Session& session, const ServeDefaults& defaults, const nlohmann::json& body);
+ApiResult<Asked> read_responses(const Session& session, const ServeDefaults& defaults, const nlohmann::json& body);
+ApiResult<Asked> read_messages_request(const Session& session, const ServeDefaults& defaults,
+                                       const nlohmann::json& body);
+// Of POST /v1/messages/count_tokens: those of the prompt.
+ApiResult<size_t> count_input_tokens(const Session& session, const ServeDefaults& defaults, const nlohmann::json& body);
 
 }  // namespace sluice

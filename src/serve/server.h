@@ -1,4 +1,4 @@
-// The OpenAI-compatible server: a session's engine behind HTTP.
+// The server for clients of OpenAI's and Anthropic's APIs: a session's engine behind HTTP.
 #pragma once
 
 #include <memory>

@@ -25,7 +25,9 @@ bool says_something(const AssistantDelta& more) {
 
 }  // namespace
 
-HttpReply reply_of(const ApiError& error) { return {.status = error.status, .body = text_of(error.to_json())}; }
+HttpReply reply_of(const ApiError& error, ErrorForm form) {
+  return {.status = error.status, .body = text_of(error.to_json(form))};
+}
 
 Teller::Teller(std::unique_ptr<AnswerForm> form, Way way, const Tokenizer& tokenizer,
                std::shared_ptr<Exchange> exchange, const AnswerParser* parser,
@@ -62,7 +64,9 @@ void Teller::Choice::name_calls(AssistantDelta& more) {
   }
 }
 
-AnswerForm::Ending Teller::Choice::ending() const { return {.finish = end->finish, .calls = !call_ids.empty()}; }
+AnswerForm::Ending Teller::Choice::ending() const {
+  return {.finish = end->finish, .calls = !call_ids.empty(), .stop = end->stop};
+}
 
 void Teller::take(const AnswerNews& news) {
   if (over_) return;
@@ -74,7 +78,7 @@ void Teller::take(const AnswerNews& news) {
 
 void Teller::fail(const ApiError& error) {
   over_ = true;
-  if (!begun_) return exchange_->reply(reply_of(error));
+  if (!begun_) return exchange_->reply(reply_of(error, way_.errors));
   exchange_->stream(form_->error(error));
   exchange_->end_stream();
 }

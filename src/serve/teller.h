@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-HttpReply reply_of(const ApiError& error);
+HttpReply reply_of(const ApiError& error, ErrorForm form = ErrorForm::kOpenAi);
 
 // Thread safety: none; whoever takes news takes all of them.
 class Teller {
@@ -25,6 +25,7 @@ class Teller {
     Api api = Api::kChat;
     int32_t choices = 1;
     bool stream = false, logprobs = false;
+    ErrorForm errors = ErrorForm::kOpenAi;
   };
   // format: by which the parser reads the answers; none: they are texts. REQUIRES: tokenizer and parser outlive it.
   Teller(std::unique_ptr<AnswerForm> form, Way way, const Tokenizer& tokenizer, std::shared_ptr<Exchange> exchange,

@@ -312,7 +312,8 @@ Result<Session::Question> Session::question(AnswerRequest request) const {
   request.conversation = template_input(request.conversation.messages);
   request.conversation.tools = tools;
   const auto is_more = [](const ChatMessage& message) { return !message.extra.empty(); };
-  const bool mended = !tools.empty() || std::ranges::any_of(request.conversation.messages, is_more);
+  const bool mended =
+      !tools.empty() || (reasons_ && !request.thinking) || std::ranges::any_of(request.conversation.messages, is_more);
   Question question;
   if (answers() != nullptr && (mended || reasons_)) {
     auto format = answers_->format(request);

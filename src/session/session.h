@@ -83,7 +83,8 @@ class Session {
   // How answers are read; null: there is no template, or nobody asked for it (SessionOptions::reads_answers).
   const AnswerParser* answers() const { return answers_ ? &*answers_ : nullptr; }
   // The prompt of a conversation, and how its answer is read if there is anything in it to be told apart: the family
-  // reasons, or there are tools. As encode(), but conversations with tools or calls are rendered as the parser does it.
+  // reasons, or there are tools. As encode(), but conversations with tools or calls, and such in which a model that can
+  // reason is not to, are rendered as the parser does it.
   struct Question {
     std::vector<Token> prompt;
     std::optional<AnswerFormat> format;

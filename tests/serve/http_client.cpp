@@ -111,9 +111,14 @@ HttpAnswer post(const std::string& address, const std::string& path, const nlohm
 std::vector<nlohmann::json> events_of(const std::string& body) {
   std::vector<nlohmann::json> events;
   for (size_t at = 0, end; (end = body.find("\n\n", at)) != body.npos; at = end + 2) {
-    const std::string event = body.substr(at, end - at);
+    std::string event = body.substr(at, end - at), name;
+    if (event.starts_with("event: ")) {
+      name = event.substr(7, event.find('\n') - 7);
+      event.erase(0, event.find('\n') + 1);
+    }
     if (!event.starts_with("data: ")) throw std::runtime_error("no event: " + event);
     events.push_back(event == "data: [DONE]" ? nlohmann::json() : nlohmann::json::parse(event.substr(6)));
+    if (!name.empty() && events.back()["type"] != name) throw std::runtime_error("another type than " + name + event);
   }
   return events;
 }

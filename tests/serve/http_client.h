@@ -45,7 +45,7 @@ HttpAnswer ask(const std::string& address, const std::string& method, const std:
                const std::string& body = "", const std::string& headers = "");
 HttpAnswer post(const std::string& address, const std::string& path, const nlohmann::json& body);
 
-// The events of a stream; the last one is null if it says that all is said.
+// The events of a stream; the last one is null if it says that all is said. Those that have a name have it as type too.
 std::vector<nlohmann::json> events_of(const std::string& body);
 
 }  // namespace sluice::test

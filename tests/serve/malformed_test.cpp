@@ -40,7 +40,8 @@ TEST(ServeMalformed, BodiesThatAreNoRequest) {
         repeated("[", 1'000'000), "{\"a\": " + repeated("{\"a\":", 500'000), repeated("[", 65) + repeated("]", 65),
         R"({"messages": )" + repeated("[", 100) + repeated("]", 100) + "}", std::string(R"({"seed": 1e999})"),
         R"({"temperature": )" + repeated("9", 400) + "}", std::string(R"({"\ud800": 1})"), std::string(1000, '\0')})
-    expect_error(ask(server->address(), "POST", kChat, body), 400);
+    for (const char* path : {kChat, "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"})
+      expect_error(ask(server->address(), "POST", path, body), 400);
   expect_error(ask(server->address(), "POST", kChat), 400);
   expect_alive(*server);
 }

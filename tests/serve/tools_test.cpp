@@ -2,23 +2,18 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <future>
-#include <iterator>
 #include <random>
 #include <thread>
 
 #include "serve/completion_form.h"
+#include "serve/family.h"
 #include "serve/http_client.h"
 #include "serve/served.h"
 #include "serve/teller.h"
-#include "support/tiny_model.h"
 
 namespace sluice::test {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kChat = "/v1/chat/completions";
@@ -28,67 +23,17 @@ const json kTools = json::parse(R"([{"type": "function", "function": {
     "properties": {"city": {"type": "string"}}, "required": ["city"]}}}])");
 const json kMessages = json::parse(R"([{"role": "user", "content": "What is the weather in Paris?"}])");
 
-// Of a family that reasons and calls.
-std::string family_template() {
-  std::ifstream file(fs::path(SLUICE_SOURCE_DIR) / ".venv/llama/share/llama-common/templates/Qwen-Qwen3-0.6B.jinja");
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-const Session& family_session() {
-  static const Session session = [] {
-    TinyModelSpec spec = narrow_model(4);
-    spec.context_length = 2048;
-    spec.chat_template = family_template();
-    SessionOptions options{.model = write_tiny_model(spec, temp_path("family.gguf")), .threads = 1};
-    options.reads_answers = true;
-    auto opened = Session::open(options);
-    if (!opened) throw std::runtime_error(opened.error().message);
-    return std::move(*opened);
-  }();
-  return session;
-}
-
-// Keeps what a client would get.
-class Kept : public Exchange {
- public:
-  void reply(HttpReply reply) override { replied_.set_value(std::move(reply)); }
-  void stream(std::string events) override { events_ += events; }
-  void end_stream() override { replied_.set_value({.status = 200, .body = events_}); }
-  void on_gone(std::function<void()>) override {}
-  HttpReply wait() { return replied_.get_future().get(); }
-
- private:
-  std::promise<HttpReply> replied_;
-  std::string events_;
-};
-
 class ServeTools : public testing::Test {
  protected:
   void SetUp() override {
     if (family_template().empty()) GTEST_SKIP() << "tools/setup installs the templates";
-    const Session& session = family_session();
-    AnswerRequest request{.conversation = {.messages = {{.role = "user", .content = "Weather?"}}}};
-    request.conversation.tools = nlohmann::ordered_json::parse(kTools.dump());
-    request.parallel_tool_calls = true;
-    auto question = session.question(request);
-    ASSERT_TRUE(question) << question.error().message;
-    format_ = question->format;
-    ASSERT_TRUE(format_);
   }
 
-  Teller teller(const std::shared_ptr<Exchange>& exchange, bool stream) {
-    return Teller(std::make_unique<CompletionForm>(Api::kChat, "m", false),
-                  {.api = Api::kChat, .choices = 1, .stream = stream}, family_session().tokenizer(), exchange,
-                  family_session().answers(), format_);
-  }
+  static std::unique_ptr<AnswerForm> form() { return std::make_unique<CompletionForm>(Api::kChat, "m", false); }
 
   json whole(const std::string& text, Finish finish = Finish::kStop) {
-    const auto exchange = std::make_shared<Kept>();
-    Teller teller = this->teller(exchange, false);
-    teller.take({});
-    teller.take({.text = text});
-    teller.take({.end = AnswerEnd{.finish = finish, .usage = {}, .error = {}}});
-    return json::parse(exchange->wait().body)["choices"][0];
+    return json::parse(
+        told(form(), kTools, {text}, /*stream=*/false, {.finish = finish, .usage = {}, .error = {}}))["choices"][0];
   }
 
   // In pieces of any length, told late, put together again as clients do.
@@ -96,7 +41,9 @@ class ServeTools : public testing::Test {
     std::mt19937 random(seed);
     const auto exchange = std::make_shared<Kept>();
     boost::asio::thread_pool threads(1);
-    const auto late = std::make_shared<LateTeller>(teller(exchange, true), threads);
+    Teller teller(form(), {.stream = true}, family_session().tokenizer(), exchange, family_session().answers(),
+                  family_format(kTools));
+    const auto late = std::make_shared<LateTeller>(std::move(teller), threads);
     late->take({});
     for (size_t at = 0; at < text.size();) {
       const size_t n = 1 + random() % 12;
@@ -143,8 +90,6 @@ class ServeTools : public testing::Test {
       arguments = arguments.get<std::string>() + more["function"]["arguments"].get<std::string>();
     }
   }
-
-  std::optional<AnswerFormat> format_;
 };
 
 const std::string kCall =
