@@ -1,12 +1,23 @@
 """The official client against a server: python3 openai_client.py URL MODEL [KEY]"""
 
 import concurrent.futures
+import json
 import sys
+import time
+import urllib.request
 
 import openai
 
 url, model, *key = sys.argv[1:]
-client = openai.OpenAI(base_url=url, api_key=key[0] if key else "none", max_retries=0, timeout=60)
+asked = set()  # requests that differ in method, path or body
+
+
+def count(request):
+    asked.add((request.method, request.url.path, request.read()))
+
+
+client = openai.OpenAI(base_url=url, api_key=key[0] if key else "none", max_retries=0, timeout=60,
+                       http_client=openai.DefaultHttpxClient(event_hooks={"request": [count]}))
 hello = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello hello"}]
 ours = {"ignore_eos": True}
 
@@ -14,6 +25,20 @@ ours = {"ignore_eos": True}
 def chat(**more):
     options = {"model": model, "messages": hello, "max_tokens": 30, "extra_body": ours, **more}
     return client.chat.completions.create(**options)
+
+
+def ours_at(path, body=None):
+    """What is not of OpenAI's API."""
+    headers = {"Authorization": f"Bearer {key[0]}"} if key else {}
+    request = urllib.request.Request(url.removesuffix("/v1") + path, json.dumps(body).encode() if body else None, headers)
+    return json.load(urllib.request.urlopen(request))
+
+
+def idle_soon():
+    until = time.monotonic() + 20
+    while ours_at("/health")["running"] > 0:
+        assert time.monotonic() < until, "whoever has gone is still computed for"
+        time.sleep(0.05)
 
 
 def refused(kind, param, call):
@@ -121,10 +146,70 @@ refused(openai.NotFoundError, "model", lambda: chat(model="another"))
 if key:
     refused(openai.AuthenticationError, None, client.with_options(api_key="another").models.list)
 
+# The same answers by the Responses API.
+def respond(**more):
+    options = {"model": model, "input": "hello hello", "instructions": "Be brief.", "max_output_tokens": 30,
+               "extra_body": ours, **more}
+    return client.responses.create(**options)
+
+
+said = respond()
+assert said.output_text == text and said.status == "incomplete" and said.model == model
+assert said.incomplete_details.reason == "max_output_tokens" and said.store is False and said.instructions == "Be brief."
+assert said.usage.output_tokens == 30 and said.usage.input_tokens == whole.usage.prompt_tokens
+assert said.usage.total_tokens == 30 + said.usage.input_tokens and said.usage.input_tokens_details.cached_tokens >= 0
+items = [{"role": "user", "content": [{"type": "input_text", "text": "hello"}, {"type": "input_text", "text": " hello"}]}]
+assert respond(input=items).output_text == text
+assert respond(input=hello, instructions=None).output_text == text
+assert respond(temperature=1.0, extra_body={**ours, "seed": 5}).output_text == drawn
+assert respond(temperature=1.0, top_p=0.5, extra_body={**ours, "seed": 5}).usage.output_tokens == 30
+assert respond(extra_body={**ours, "method": "ar"}).output_text == text
+events = list(respond(stream=True))
+assert [e.sequence_number for e in events] == list(range(len(events)))
+assert [e.type for e in events[:4]] == ["response.created", "response.in_progress", "response.output_item.added",
+                                        "response.content_part.added"]
+assert [e.type for e in events[-4:]] == ["response.output_text.done", "response.content_part.done",
+                                         "response.output_item.done", "response.incomplete"]
+assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == text == events[-4].text
+assert events[-1].response.output_text == text and events[-1].response.usage.output_tokens == 30
+with client.responses.stream(model=model, input="hello", max_output_tokens=9, extra_body=ours) as stream:
+    snapshots = [e.snapshot for e in stream if e.type == "response.output_text.delta"]
+assert snapshots and all(later.startswith(earlier) for earlier, later in zip(snapshots, snapshots[1:]))
+ends = ours_at("/tokenize", {"content": ours_at("/props")["eos_token"]})["tokens"][0]
+with client.responses.stream(model=model, input="hello", extra_body={"logit_bias": {ends: 100}}) as stream:
+    over = stream.get_final_response()
+assert over.status == "completed" and over.output == [] and over.incomplete_details is None
+
+flat = {"type": "function", "strict": False, **weather["function"]}
+told = respond(tools=[flat], tool_choice="auto", parallel_tool_calls=False)
+assert told.output_text == chat(tools=[weather], parallel_tool_calls=False).choices[0].message.content
+assert told.tools[0].name == "get_weather" and told.parallel_tool_calls is False
+turns = [{"role": "user", "content": "Weather?"},
+         {"type": "function_call", "call_id": "call_1", "name": "get_weather", "arguments": '{"city": "Paris"}'},
+         {"type": "function_call_output", "call_id": "call_1", "output": "It rains."}]
+assert respond(input=turns, tools=[flat], tool_choice="none").usage.output_tokens == 30
+assert respond(input=[*items, *said.output, {"role": "user", "content": "and more"}]).usage.input_tokens > \
+    said.usage.input_tokens
+assert respond(store=False, text={"format": {"type": "text"}}, truncation="disabled", metadata={"a": "b"}).output_text == text
+refused(openai.BadRequestError, "store", lambda: respond(store=True))
+refused(openai.BadRequestError, "previous_response_id", lambda: respond(previous_response_id=said.id))
+refused(openai.BadRequestError, "text.format", lambda: respond(text={"format": {"type": "magic"}}))
+refused(openai.BadRequestError, "reasoning.effort", lambda: respond(reasoning={"effort": "high"}))
+refused(openai.BadRequestError, "tools[0]", lambda: respond(tools=[{"type": "web_search"}]))
+refused(openai.BadRequestError, "tool_choice", lambda: respond(tool_choice="required"))
+refused(openai.BadRequestError, "input[0].type", lambda: respond(input=[{"type": "item_reference", "id": "msg_1"}]))
+refused(openai.NotFoundError, "model", lambda: respond(model="another"))
+
 # Who breaks off, and many at a time.
-with chat(stream=True, max_tokens=400) as stream:
-    next(iter(stream))
+for broken in (lambda: chat(stream=True, max_tokens=400), lambda: respond(stream=True, max_output_tokens=401)):
+    with broken() as stream:
+        next(iter(stream))
+    idle_soon()
 with concurrent.futures.ThreadPoolExecutor(8) as pool:
     answers = list(pool.map(lambda seed: chat(temperature=1.0, seed=seed).choices[0].message.content, [5, 6, 7, 8] * 2))
 assert answers[:4] == answers[4:] and answers[0] == drawn
-print("all is well")
+with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    answers = list(pool.map(lambda seed: respond(temperature=1.0, extra_body={**ours, "seed": seed}).output_text, [5, 6] * 4))
+assert answers[0] == drawn and len(set(answers)) == 2
+print(f"all is well: {len(asked)} calls that differ")
+assert len(asked) >= 40

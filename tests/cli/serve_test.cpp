@@ -1,4 +1,4 @@
-// `sluice serve` as it is started, and the official client of OpenAI's API against it.
+// `sluice serve` as it is started, and the official clients of OpenAI's and Anthropic's APIs against it.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -105,17 +105,22 @@ std::string roomy_model() {
   return write_tiny_model(spec, temp_path("roomy.gguf"));
 }
 
-TEST(ServeCommand, ServesTheOfficialClient) {
+class ServeCommandClients : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Official, ServeCommandClients, testing::Values("openai", "anthropic"),
+                         [](const auto& client) { return std::string(client.param); });
+
+TEST_P(ServeCommandClients, AreServed) {
   const fs::path python = fs::path(SLUICE_SOURCE) / ".venv/bin/python";
-  if (std::system(("\"" + python.string() + "\" -c 'import openai' 2>/dev/null").c_str()) != 0)
-    GTEST_SKIP() << "tools/setup --tests installs openai";
-  const std::string key = write_file("openai.key", "a-key-of-ours\n");
+  const std::string client = GetParam();
+  if (std::system(("\"" + python.string() + "\" -c 'import " + client + "' 2>/dev/null").c_str()) != 0)
+    GTEST_SKIP() << "tools/setup --tests installs " << client;
+  const std::string key = write_file(client + ".key", "a-key-of-ours\n");
   const std::string model = roomy_model();
   Program program(serve_with({"-m", model, "--api-key-file", key, "--stages", "2", "--concurrency", "3"}));
   const std::string url = url_of(program);
   ASSERT_FALSE(url.empty());
   const std::string name = ModelFile::open(model)->hparams().name;
-  const std::string script = SLUICE_SOURCE "/tests/cli/openai_client.py";
+  const std::string script = SLUICE_SOURCE "/tests/cli/" + client + "_client.py";
   EXPECT_EQ(
       std::system(("\"" + python.string() + "\" " + script + " " + url + " \"" + name + "\" a-key-of-ours").c_str()),
       0);
