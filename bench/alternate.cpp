@@ -1,15 +1,14 @@
-// Methods that hold the same conversations in one process, in turn for a fraction of a second each, so that a machine
-// that grows slower or faster for seconds favours none: what bench/concurrency measures with.
+// Methods that hold the same conversations in one process, in turn and in changing order, so that a machine that grows
+// slower or faster favours none: what bench/concurrency measures with.
 //
 //   sluice_alternate [-m FILE] --prompts FILE --concurrency N [--methods ar,specpipe,surge] [--tokens N]
-//                    [--seconds SECONDS] [--slice SECONDS] [--others PART] [--first K] [--threads N]
+//                    [--seconds SECONDS] [--others PART] [--first K] [--threads N]
 //
-// FILE has a message a line; N of them at a time are in flight by each method, on an engine made for them: where its
-// weights and cells come to lie in memory changes its speed by some per cent. Measured is from when all have their
-// first token until one has its last. While one engine has its turn the others stand still: before a turn the batch
-// that was under way when the engine's last one ended is taken in, uncounted, and after it the one under way is waited
-// for. A group of conversations is void and comes again where other processes took more than --others of the
-// processors' time. Prints one JSON object: of each method the tokens and the seconds, what entered as guesses, the
+// FILE has a message a line; N of them at a time are in flight, on an engine of each method that goes on from group to
+// group, as a server's does: so what it learns of passes, and where its weights and cells lie in memory, which changes
+// its speed by some per cent, is the same for all of them. Measured is from when all have their first token until one
+// has its last. A group is void and comes again where other processes took more than --others of the processors' time
+// in one of its turns. Prints one JSON object: of each method the tokens and the seconds, what entered as guesses, the
 // batches, the coordinator's CPU seconds, and how many groups were void.
 #include <unistd.h>
 
@@ -82,48 +81,50 @@ class Others {
 // Conversations at a time by one method.
 class Talks {
  public:
-  explicit Talks(Engine& engine) : engine_(engine) {}
+  Talks(std::string method, std::unique_ptr<Engine> engine) : method_(std::move(method)), engine_(std::move(engine)) {}
 
-  Status begin(const Session& session, const std::string& method, std::span<const std::string> messages) {
+  Status begin(const Session& session, std::span<const std::string> messages) {
+    sums_ = {.batches = -engine_->batches(), .coordinator_seconds = -engine_->coordinator_seconds()};
+    ended_ = false;
     for (const std::string& message : messages) {
       SLUICE_TRY(auto prompt, session.encode({{"user", message}}));
-      SLUICE_TRY(const auto request, engine_.submit(session.spec(std::move(prompt), method)));
+      SLUICE_TRY(const auto request, engine_->submit(session.spec(std::move(prompt), method_)));
       requests_.push_back(request);
     }
-    const auto silent = [&](RequestId request) { return engine_.request(request).n_answer() == 0; };
+    const auto silent = [&](RequestId request) { return engine_->request(request).n_answer() == 0; };
     while (!ended_ && std::any_of(requests_.begin(), requests_.end(), silent))
       SLUICE_TRY_STATUS(step().map([](auto) {}));
     return {};
   }
 
-  bool ended() const { return ended_; }
-
-  // For so long, or until one of them ends.
-  Status go_on(double seconds) {
-    SLUICE_TRY_STATUS(step().map([](auto) {}));
+  // Until one of them ends.
+  Status go_on() {
     const auto start = Clock::now();
-    while (!ended_ && seconds_since(start) < seconds) {
-      const auto before = Clock::now();
+    while (!ended_) {
       SLUICE_TRY(const int64_t more, step());
       sums_.tokens += more;
-      longest_ = std::max(longest_, seconds_since(before));
     }
     sums_.seconds += seconds_since(start);
-    std::this_thread::sleep_for(std::chrono::duration<double>(longest_));
     return {};
   }
 
-  Sums sums() const {
-    Sums all = sums_;
-    for (const RequestId request : requests_) all.guesses += engine_.request(request).stats.drafted;
-    all.batches += engine_.batches();
-    all.coordinator_seconds += engine_.coordinator_seconds();
-    return all;
+  // What came of them; what is left of them is dropped.
+  Result<Sums> end() {
+    for (const RequestId request : requests_) {
+      sums_.guesses += engine_->request(request).stats.drafted;
+      engine_->cancel(request);
+    }
+    sums_.batches += engine_->batches();
+    sums_.coordinator_seconds += engine_->coordinator_seconds();
+    while (engine_->busy()) SLUICE_TRY_STATUS(step().map([](auto) {}));
+    for (const RequestId request : requests_) engine_->release(request);
+    requests_.clear();
+    return sums_;
   }
 
  private:
   Result<int64_t> step() {
-    SLUICE_TRY(const auto progress, engine_.step());
+    SLUICE_TRY(const auto progress, engine_->step());
     int64_t n = 0;
     for (const Progress& news : progress) {
       n += static_cast<int64_t>(news.tokens.size());
@@ -132,10 +133,10 @@ class Talks {
     return n;
   }
 
-  Engine& engine_;
+  std::string method_;
+  std::unique_ptr<Engine> engine_;
   std::vector<RequestId> requests_;
   Sums sums_;
-  double longest_ = 0;  // step
   bool ended_ = false;  // one of them has
 };
 
@@ -144,31 +145,24 @@ struct Options {
   std::string prompts;
   std::vector<std::string> methods = {"ar", "specpipe", "surge"};
   int32_t concurrency = 1;
-  size_t first = 0;     // of the methods, which begins
-  double seconds = 2;   // of each method at least
-  double slice = 0.25;  // of a turn
-  double others = 1;    // may take so much of the processors' time
+  size_t first = 0;    // of the methods, which begins
+  double seconds = 2;  // of each method at least
+  double others = 1;   // may take so much of the processors' time
 };
 
-// The same conversations by all methods in turn, until each has come to an end. Gives what others took meanwhile.
-Result<double> hold(const Options& options, const Session& session, std::span<const std::string> messages,
-                    std::vector<Sums>& sums) {
-  std::vector<std::unique_ptr<Engine>> engines;
-  std::vector<Talks> talks;
-  for (const std::string& method : options.methods) {
-    SLUICE_TRY(auto engine, session.make_engine(method, options.concurrency));
-    talks.emplace_back(*engine);
-    engines.push_back(std::move(engine));
-    SLUICE_TRY_STATUS(talks.back().begin(session, method, messages));
-  }
-  const Others around;
+// The same conversations by one method after another. Gives what others took meanwhile.
+Result<double> hold(const Options& options, const Session& session, std::span<const std::string> messages, size_t group,
+                    std::vector<Talks>& talks, std::vector<Sums>& sums) {
+  double others = 0;
   const size_t n = talks.size();
-  for (size_t turn = 0; !std::ranges::all_of(talks, &Talks::ended); ++turn) {  // there and back: 0 1 2 2 1 0
-    const size_t there = turn % (2 * n), method = (there < n ? there : 2 * n - 1 - there) + options.first;
-    if (Talks& own = talks[method % n]; !own.ended()) SLUICE_TRY_STATUS(own.go_on(options.slice));
+  for (size_t turn = 0; turn < n; ++turn) {
+    const size_t method = ((group % 2 == 0 ? turn : n - 1 - turn) + options.first + group / 2) % n;
+    SLUICE_TRY_STATUS(talks[method].begin(session, messages));
+    const Others around;
+    SLUICE_TRY_STATUS(talks[method].go_on());
+    others = std::max(others, around.part());
+    SLUICE_TRY(sums[method], talks[method].end());
   }
-  const double others = around.part();
-  for (size_t i = 0; i < n; ++i) sums[i] += talks[i].sums();
   return others;
 }
 
@@ -180,13 +174,18 @@ Result<nlohmann::json> run(const Options& options) {
   if (messages.size() < n) return input_error(options.prompts + " has fewer lines than --concurrency says");
 
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGiven, options.methods));
-  std::vector<Sums> sums(options.methods.size());
+  std::vector<Talks> talks;
+  for (const std::string& method : options.methods) {
+    SLUICE_TRY(auto engine, session.make_engine(method, options.concurrency));
+    talks.emplace_back(method, std::move(engine));
+  }
+  std::vector<Sums> sums(talks.size());
   const auto too_little = [&](const Sums& each) { return each.seconds < options.seconds; };
   int32_t n_void = 0;
   for (size_t group = 0; std::ranges::any_of(sums, too_little); ++group) {
     std::vector<Sums> more(sums.size());
     const size_t begin = group * n % (messages.size() - n + 1);
-    SLUICE_TRY(const double others, hold(options, session, std::span(messages).subspan(begin, n), more));
+    SLUICE_TRY(const double others, hold(options, session, std::span(messages).subspan(begin, n), group, talks, more));
     if (others > options.others) {
       if (++n_void > kMostVoid) return input_error("others never leave this machine alone");
       continue;
@@ -221,7 +220,6 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "of each method at least")->capture_default_str();
   app.add_option("--others", options.others, "part of the processors' time that others may take")
       ->capture_default_str();
-  app.add_option("--slice", options.slice, "seconds of a turn")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const auto out = run(options);
   if (!out) return std::fprintf(stderr, "%s\n", out.error().message.c_str()), 2;
