@@ -55,18 +55,25 @@ Json format(const std::string& source, const Json& asked) {
   inputs.json_schema = asked["schema"];
   inputs.now = std::chrono::system_clock::from_time_t(asked["now"].get<std::time_t>());
   for (const auto& [name, value] : asked["extra"].items()) inputs.chat_template_kwargs[name] = value.dump();
-  const auto apply = [&](const std::string& bos, const std::string& eos) {
-    return common_chat_templates_apply(common_chat_templates_init(nullptr, source, bos, eos).get(), inputs);
+  const auto apply = [&](const std::string& bos, const std::string& eos, const common_chat_templates_inputs& what) {
+    return common_chat_templates_apply(common_chat_templates_init(nullptr, source, bos, eos).get(), what);
   };
   // The library finds out by examples what a template writes around calls, and takes "</s>" for a part of it.
-  const common_chat_params params = apply("", "");
+  const common_chat_params params = apply("", "", inputs);
+  std::string grammar = params.grammar;
+  if (const std::string tool = asked["forced_tool"]; !tool.empty()) {  // the prompt tells the others too
+    common_chat_templates_inputs alone = inputs;
+    std::erase_if(alone.tools, [&](const common_chat_tool& one) { return one.name != tool; });
+    grammar = apply("", "", alone).grammar;
+  }
   Json triggers = Json::array();
   for (const auto& trigger : params.grammar_triggers) triggers.push_back({kind_of(trigger.type), trigger.value});
   const Json reader = {{"format", params.format}, {"begin", params.generation_prompt}, {"parser", params.parser}};
   std::string bytes;
   Json::to_cbor(reader, bytes);
-  return {{"prompt", apply(asked["bos_token"], asked["eos_token"]).prompt},
-          {"grammar", params.grammar},
+  return {{"prompt", apply(asked["bos_token"], asked["eos_token"], inputs).prompt},
+          {"grammar", grammar},
+          {"grammar_begin", params.generation_prompt},
           {"lazy", params.grammar_lazy},
           {"triggers", triggers},
           {"shown", params.preserved_tokens},
@@ -185,6 +192,7 @@ Result<AnswerFormat> AnswerParser::format(const AnswerRequest& request) const {
   Json question = {{"messages", messages_of(input)},
                    {"tools", input.tools},
                    {"tool_choice", request.tool_choice},
+                   {"forced_tool", request.forced_tool},
                    {"parallel_tool_calls", request.parallel_tool_calls},
                    {"add_generation_prompt", input.add_generation_prompt},
                    {"thinking", request.thinking},
@@ -196,6 +204,7 @@ Result<AnswerFormat> AnswerParser::format(const AnswerRequest& request) const {
   SLUICE_TRY(const Json said, ask(helper_, Task::kFormat, std::move(question), "chat template"));
   AnswerFormat format{.prompt = said["prompt"],
                       .grammar = said["grammar"],
+                      .grammar_begin = said["grammar_begin"],
                       .lazy = said["lazy"],
                       .shown = said["shown"],
                       .stops = said["stops"],

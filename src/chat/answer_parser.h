@@ -37,6 +37,7 @@ enum class ToolChoice : uint8_t { kAuto, kRequired, kNone };
 struct AnswerRequest {
   ChatTemplateInput conversation;  // its tools are those that may be called
   ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string forced_tool = {};  // where a call is required: the one that is called; empty: any
   bool parallel_tool_calls = false;
   bool thinking = true;  // of templates that can be told; others do as they do
   std::string schema;    // the answer is JSON of this JSON schema; empty: any text
@@ -57,8 +58,9 @@ struct AnswerFormat {
   // As the library renders it, which mends conversations for templates that know no system message, take arguments as
   // objects, and the like. So ChatText::encode() may render by this; ChatTemplate leaves conversations as they are.
   std::string prompt;
-  std::string grammar;  // GBNF; empty: none
-  bool lazy = false;    // it begins with a trigger; else with the answer
+  std::string grammar;        // GBNF; empty: none
+  std::string grammar_begin;  // the end of the prompt, which the grammar has before the answer if it is not lazy
+  bool lazy = false;          // it begins with a trigger; else with the answer
   std::vector<GrammarTrigger> triggers;
   std::vector<std::string> shown;  // texts of control tokens that parse() must see
   std::vector<std::string> stops;  // texts that end an answer, beside the model's own tokens

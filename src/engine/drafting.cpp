@@ -66,7 +66,7 @@ bool foretell(Request& request) {
   for (const NodeId node : nodes) {
     const std::vector<Candidate> said[] = {
         {}, slot->local->expand(speculation.tree.path(node), request.spec.method_options.children)};
-    auto fused = request.fusion.fuse(node, said);
+    auto fused = request.permitted(node, request.fusion.fuse(node, said));
     std::erase_if(fused, [](const Candidate& c) { return c.probability < policy::kForetold; });
     told |= !fused.empty();
     speculation.tree.foretell(node, std::move(fused));
@@ -82,9 +82,8 @@ Proposal propose(Request& request, const Idle& idle) {
     const size_t asked = std::erase_if(proposal.expand, [&](const Ask& ask) {
       const SourceSlot& slot = request.sources[ask.source];
       if (slot.draft) return false;
-      request.method.policy->drafted(
-          speculation, ask.source, ask.node,
-          slot.local->expand(speculation.tree.path(ask.node), request.spec.method_options.children));
+      auto said = slot.local->expand(speculation.tree.path(ask.node), request.spec.method_options.children);
+      request.method.policy->drafted(speculation, ask.source, ask.node, request.permitted(ask.node, std::move(said)));
       return true;
     });
     if (asked == 0 || !proposal.enter.empty()) return proposal;
@@ -186,7 +185,7 @@ std::optional<Amendment::LateDraws> Drafting::take(Request& request, size_t sour
                                            local->expand(tree.path(node), request.spec.method_options.children)};
     candidates = request.fusion.fuse(node, said);
   }
-  request.method.policy->drafted(request.speculation, source, node, std::move(candidates));
+  request.method.policy->drafted(request.speculation, source, node, request.permitted(node, std::move(candidates)));
   return {};
 }
 
@@ -203,6 +202,7 @@ std::optional<Amendment::LateDraws> Drafting::draw(Request& request, size_t sour
   const auto& node = speculation.tree.node(id);
   const int32_t count = request.method.traits.draws;
   if (node.draws) return {};
+  q = request.permitted(id, std::move(q));
   if (count == 0 || q.empty()) {
     request.method.policy->drafted(speculation, source, id, std::move(q));
     return {};

@@ -77,6 +77,8 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
   look_for_stages();
   Request& request = admission_.add(std::move(spec), cells);
   request.take(std::move(means));
+  if (const AnswerGrammar& grammar = request.spec.sampling.grammar; options_.constrain && !grammar.empty())
+    request.guide = std::make_unique<Guide>(options_.constrain(grammar));
   request.stats.submitted = executor_->now();
   admit();
   feed();

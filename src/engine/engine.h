@@ -20,6 +20,7 @@
 #include "model/model_file.h"
 #include "model/tokenizer.h"
 #include "pipeline/executor.h"
+#include "verify/constraint.h"
 
 namespace sluice {
 
@@ -44,6 +45,7 @@ struct EngineOptions {
   bool trace = false;
   int64_t first_batch = 0;          // its number
   Choose choose = choose_by_noise;  // how rule `reject` draws guesses
+  Constrain constrain;              // what guesses may be where answers are of a grammar; empty: anything
 };
 
 // How likely the target held a token and the likeliest ones in its place, before sampling parameters.

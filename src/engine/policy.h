@@ -45,6 +45,8 @@ inline constexpr double kUnknownPace = 1.0;
 inline constexpr size_t kOverShare = 2;
 // A token so likely by the text is foretold: it becomes a node before the draft model has seen it.
 inline constexpr float kForetold = 0.8f;
+// Where an answer's grammar permits so few tokens and a source said none of them, they are what is guessed.
+inline constexpr size_t kFewPermitted = 8;
 // Sources that answer at once are asked in so many batches before it is judged whether that pays, and where it does
 // not, in one of so many: a text may become easier to guess.
 inline constexpr int64_t kAskedAtFirst = 4, kAskedAgain = 32;

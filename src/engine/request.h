@@ -2,12 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/choice.h"
+#include "engine/guide.h"
 #include "engine/means.h"
 #include "engine/policy.h"
 #include "engine/stage_clock.h"
@@ -125,7 +128,13 @@ struct Request {
   std::optional<size_t> source_of(ModelId draft) const;
   bool asks_head() const;
   std::string source_name() const;
-  Fusion fusion;  // of a draft model and n-grams
+  Fusion fusion;                 // of a draft model and n-grams
+  std::unique_ptr<Guide> guide;  // if the answer is of a grammar
+  // What a source said of a node, as far as it may come.
+  std::vector<Candidate> permitted(NodeId node, std::vector<Candidate> said) const {
+    if (guide == nullptr) return said;
+    return guide->permitted(std::span(tokens).subspan(n_prompt()), speculation.tree.path(node), std::move(said));
+  }
 
   // The target has named the token after the root, which is committed: the token is the root now, its sources know it,
   // and what hung elsewhere is gone. odds: as in Accepted.

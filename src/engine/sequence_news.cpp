@@ -63,7 +63,7 @@ size_t SequenceNews::known(SequenceId sequence, size_t committed) const {
 void SequenceNews::need(SequenceId sequence) {
   const auto unopened = unopened_.find(sequence);
   if (unopened == unopened_.end()) return;
-  waiting_.push_back(Open{sequence, unopened->second});
+  waiting_.emplace_back(Open{sequence, unopened->second});
   unopened_.erase(unopened);
 }
 

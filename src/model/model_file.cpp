@@ -19,8 +19,7 @@ struct ModelFile::Contents {
   TensorPlaces places;
   HyperParameters hparams;
   const ModelFamily* family = nullptr;
-  std::string vocabulary_path;
-  VocabularyFacts vocabulary;
+  VocabularyPlace vocabulary;
   std::string chat_template;
   bool tied = false;
   std::vector<Token> head_tokens;
@@ -41,10 +40,10 @@ Status ModelFile::Contents::load() {
   family = find_family(hparams.architecture);
   places = TensorPlaces(shards);
   tied = !places.find(kOutput);
-  vocabulary_path = first.file.path();
   SLUICE_TRY_STATUS(check_tensors());
   SLUICE_TRY_STATUS(check_rope_factors());
-  SLUICE_TRY(vocabulary, read_vocabulary(header));
+  SLUICE_TRY(const VocabularyFacts facts, read_vocabulary(header));
+  vocabulary = {first.file.path(), hparams.n_vocab, facts.splits_recursively};
   SLUICE_TRY(const auto source, header.optional_string("tokenizer.chat_template"));
   if (source) chat_template = *source;
   return {};
@@ -123,7 +122,6 @@ Result<ModelFile> ModelFile::open_draft(const std::string& path, const ModelFile
       contents->places.add(borrowed, at);
   contents->hparams = head.parameters.hparams;
   contents->family = &kHeadFamily;
-  contents->vocabulary_path = lender.vocabulary_path;
   contents->vocabulary = lender.vocabulary;
   contents->chat_template = lender.chat_template;
   contents->tied = !contents->places.find(kOutput);
@@ -137,10 +135,9 @@ ModelFile& ModelFile::operator=(ModelFile&&) noexcept = default;
 ModelFile::~ModelFile() = default;
 
 const std::string& ModelFile::path() const { return contents_->shards.front()->file.path(); }
-const std::string& ModelFile::vocabulary_path() const { return contents_->vocabulary_path; }
+const VocabularyPlace& ModelFile::vocabulary() const { return contents_->vocabulary; }
 const HyperParameters& ModelFile::hparams() const { return contents_->hparams; }
 bool ModelFile::tied_head() const { return contents_->tied; }
-bool ModelFile::splits_text_recursively() const { return contents_->vocabulary.splits_recursively; }
 const std::string& ModelFile::chat_template() const { return contents_->chat_template; }
 const std::vector<Token>& ModelFile::head_tokens() const { return contents_->head_tokens; }
 int32_t ModelFile::n_logits() const {

@@ -102,6 +102,13 @@ struct MetadataEntry {
   std::string key, type, value;  // value shortened for display
 };
 
+// Where a model's tokenizer is, whose file has been checked.
+struct VocabularyPlace {
+  std::string path;  // of a draft head its target's
+  int32_t n_tokens = 0;
+  bool splits_recursively = false;  // libllama needs a deep stack to tokenize long texts
+};
+
 class ModelFile {
  public:
   // Opens a file, or the first of a sharded model (name-00001-of-0000N.gguf; any shard's name will do) with all its
@@ -124,11 +131,11 @@ class ModelFile {
   ModelFile& operator=(ModelFile&&) noexcept;
   ~ModelFile();
 
-  const std::string& path() const;             // of the first shard
-  const std::string& vocabulary_path() const;  // of the file that the tokenizer is in: a draft head's target
+  const std::string& path() const;  // of the first shard
+  const std::string& vocabulary_path() const { return vocabulary().path; }
+  const VocabularyPlace& vocabulary() const;
   const HyperParameters& hparams() const;
   bool tied_head() const;                    // the output matrix is the token embedding
-  bool splits_text_recursively() const;      // libllama needs a deep stack to tokenize long texts for this vocabulary
   const std::string& chat_template() const;  // Jinja source; empty if the file has none
   // The token of each row of logits, ascending; empty: row i is token i.
   const std::vector<Token>& head_tokens() const;

@@ -113,27 +113,26 @@ struct Tokenizer::Impl {
   }
 };
 
-Result<Tokenizer> Tokenizer::load(const ModelFile& model) {
+Result<Tokenizer> Tokenizer::load(const VocabularyPlace& place) {
   keep_quiet();
   auto impl = std::make_unique<Impl>();
   try {
     llama_model_params parameters = llama_model_default_params();
     parameters.vocab_only = true;
-    impl->model.reset(llama_model_load_from_file(model.vocabulary_path().c_str(), parameters));
-    if (impl->model == nullptr) return input_error(model.vocabulary_path() + ": libllama cannot load its vocabulary");
+    impl->model.reset(llama_model_load_from_file(place.path.c_str(), parameters));
+    if (impl->model == nullptr) return input_error(place.path + ": libllama cannot load its vocabulary");
     impl->vocab = llama_model_get_vocab(impl->model.get());
     impl->pieces = all_pieces(impl->vocab);
     impl->specials = all_specials(impl->vocab);
   } catch (const std::exception& e) {
-    return input_error(model.vocabulary_path() + ": libllama cannot load its vocabulary: " + e.what());
+    return input_error(place.path + ": libllama cannot load its vocabulary: " + e.what());
   }
-  if (llama_vocab_n_tokens(impl->vocab) != model.hparams().n_vocab)
-    return input_error(model.vocabulary_path() + ": has changed while it was loaded");
+  if (llama_vocab_n_tokens(impl->vocab) != place.n_tokens)
+    return input_error(place.path + ": has changed while it was loaded");
   if ((llama_vocab_get_add_bos(impl->vocab) && llama_vocab_bos(impl->vocab) == LLAMA_TOKEN_NULL) ||
       (llama_vocab_get_add_eos(impl->vocab) && llama_vocab_eos(impl->vocab) == LLAMA_TOKEN_NULL))
-    return input_error(model.vocabulary_path() +
-                       ": its vocabulary wants a BOS or EOS token around a text but has none");
-  impl->splits_recursively = model.splits_text_recursively();
+    return input_error(place.path + ": its vocabulary wants a BOS or EOS token around a text but has none");
+  impl->splits_recursively = place.splits_recursively;
   return Tokenizer(std::move(impl));
 }
 

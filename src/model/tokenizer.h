@@ -25,8 +25,9 @@ struct SpecialText {
 // Thread safety: const methods may be called from several threads at once.
 class Tokenizer {
  public:
-  // `model` has been checked by ModelFile::open, so that no file can make libllama assert or throw.
-  static Result<Tokenizer> load(const ModelFile& model);
+  // Of a model that ModelFile::open has checked, so that no file can make libllama assert or throw.
+  static Result<Tokenizer> load(const ModelFile& model) { return load(model.vocabulary()); }
+  static Result<Tokenizer> load(const VocabularyPlace& place);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();

@@ -9,6 +9,7 @@
 
 #include "pipeline/computation.h"
 #include "pipeline/memo.h"
+#include "verify/constraint.h"
 #include "wire/batch.h"
 #include "wire/report.h"
 
@@ -35,8 +36,9 @@ class Ending {
   Lookups lookups_;
 };
 
-// The target's: the verdicts on a batch. memo: of what is computed lazily; else empty.
-std::unique_ptr<Ending> make_judge(int32_t n_logits, std::shared_ptr<Memo> memo);
+// The target's: the verdicts on a batch. constrain: the answers that have a grammar. memo: of what is computed lazily;
+// else empty.
+std::unique_ptr<Ending> make_judge(int32_t n_logits, Constrain constrain, std::shared_ptr<Memo> memo);
 
 // A draft model's or a head's: what it holds likely after each node.
 struct GuesserOptions {

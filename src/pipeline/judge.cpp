@@ -36,8 +36,10 @@ const Draws* draws_of(const Batch& batch, size_t i) {
 
 class Judge final : public Ending {
  public:
-  Judge(int32_t n_logits, std::shared_ptr<Memo> memo)
-      : n_logits_(static_cast<size_t>(n_logits)), memo_(std::move(memo)) {}
+  Judge(int32_t n_logits, Constrain constrain, std::shared_ptr<Memo> memo)
+      : n_logits_(static_cast<size_t>(n_logits)),
+        memo_(std::move(memo)),
+        verifier_(choose_by_noise, std::move(constrain)) {}
 
   void enter(const Batch& batch) override {
     for (const PathUpdate& update : batch.updates) verifier_.apply(update);
@@ -135,8 +137,8 @@ class Judge final : public Ending {
 
 }  // namespace
 
-std::unique_ptr<Ending> make_judge(int32_t n_logits, std::shared_ptr<Memo> memo) {
-  return std::make_unique<Judge>(n_logits, std::move(memo));
+std::unique_ptr<Ending> make_judge(int32_t n_logits, Constrain constrain, std::shared_ptr<Memo> memo) {
+  return std::make_unique<Judge>(n_logits, std::move(constrain), std::move(memo));
 }
 
 }  // namespace sluice

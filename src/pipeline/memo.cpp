@@ -50,7 +50,8 @@ PathKey PathKey::with(uint64_t more) const {
 
 PathKey PathKey::with(const SamplingParams& s) const {
   const bool counts = s.presence_penalty != 0.0f || s.frequency_penalty != 0.0f;
-  if (s.temperature == 0.0f && s.repeat_penalty == 1.0f && !counts && s.logit_bias.empty()) return with(uint64_t{0});
+  const bool plain = s.repeat_penalty == 1.0f && !counts && s.logit_bias.empty() && s.grammar.empty();
+  if (s.temperature == 0.0f && plain) return with(uint64_t{0});
   PathKey key = with(uint64_t{1});
   for (const float value : {s.temperature, s.top_p, s.min_p, s.repeat_penalty})
     key = key.with(std::bit_cast<uint32_t>(value));
@@ -61,6 +62,10 @@ PathKey PathKey::with(const SamplingParams& s) const {
       key = key.with((uint64_t{1} << 32) + std::bit_cast<uint32_t>(value));  // unlike a bias
     key = key.with(static_cast<uint64_t>(s.answer_from));
   }
+  if (!s.grammar.empty())
+    key = key.with(fnv1a(std::as_bytes(std::span(s.grammar.rules))))
+              .with(fnv1a(std::as_bytes(std::span(s.grammar.begin))))
+              .with(static_cast<uint64_t>(s.answer_from));
   for (const auto& [token, bias] : s.logit_bias)
     key = key.with(static_cast<uint64_t>(token)).with(std::bit_cast<uint32_t>(bias));
   return key;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "grammar/grammars.h"
 #include "pipeline/cost_model.h"
 #include "pipeline/ending.h"
 #include "pipeline/lazy_runner.h"
@@ -33,7 +34,10 @@ int32_t n_logits(const StageRecipe& recipe, const ModelFile& model) {
 
 std::unique_ptr<Ending> ending_of(const StageRecipe& recipe, const ModelFile& model, std::shared_ptr<Memo> memo) {
   if (!recipe.last) return nullptr;
-  if (recipe.candidates == 0) return make_judge(n_logits(recipe, model), std::move(memo));
+  if (recipe.candidates == 0) {
+    const int32_t n = n_logits(recipe, model);
+    return make_judge(n, constrain_by(model.vocabulary(), n), std::move(memo));
+  }
   return make_guesser({.n_logits = n_logits(recipe, model),
                        .candidates = recipe.candidates,
                        .guessable = recipe.guessable,

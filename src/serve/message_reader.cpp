@@ -87,6 +87,14 @@ ApiResult<nlohmann::ordered_json> read_chat_tool(const json& tool, const std::st
                        R"(must be {"type": "function", "function": {"name": …, "description": …, "parameters": {…}}})");
 }
 
+// Of a tool that is to be called, as chats have it, or flat; empty: it is no such choice.
+std::string name_of_choice(const json& choice) {
+  if (!choice.is_object() || choice.value("type", json()) != "function") return "";
+  const json function = choice.value("function", choice);
+  const json name = function.is_object() ? function.value("name", json()) : json();
+  return name.is_string() ? name.get<std::string>() : "";
+}
+
 }  // namespace
 
 ApiResult<std::vector<ChatMessage>> read_messages(const json& messages, const std::string& param) {
@@ -147,12 +155,23 @@ ApiStatus read_tools(const json& body, AnswerRequest& request) {
   return read_tool_choice(body, request);
 }
 
-// Nothing makes a model call one, and nothing keeps it from that.
+ApiStatus force_call(const std::string& tool, AnswerRequest& request) {
+  const auto is_it = [&](const auto& one) { return tool.empty() || one["function"]["name"] == tool; };
+  if (std::ranges::none_of(request.conversation.tools, is_it))
+    return bad_parameter("tool_choice", "there is no such tool among tools");
+  request.tool_choice = ToolChoice::kRequired;
+  request.forced_tool = tool;
+  return {};
+}
+
 ApiStatus read_tool_choice(const json& body, AnswerRequest& request) {
   const json choice = is_given(body, "tool_choice") ? body["tool_choice"] : json("auto");
-  if (choice != "auto" && choice != "none")
-    return bad_parameter("tool_choice", "must be auto or none: a call can't be forced here");
   request.tool_choice = choice == "none" ? ToolChoice::kNone : ToolChoice::kAuto;
+  if (const std::string name = name_of_choice(choice); !name.empty() || choice == "required") {
+    SLUICE_API_TRY_STATUS(force_call(name, request));
+  } else if (choice != "auto" && choice != "none") {
+    return bad_parameter("tool_choice", "must be auto, none, required, or of type function with the name of a tool");
+  }
   request.parallel_tool_calls = true;
   if (is_given(body, "parallel_tool_calls")) {
     SLUICE_API_TRY(request.parallel_tool_calls, read_flag(body["parallel_tool_calls"], "parallel_tool_calls"));

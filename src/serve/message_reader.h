@@ -29,6 +29,8 @@ ApiStatus read_tool_list(const nlohmann::json& body, ReadTool read, AnswerReques
 // Of a tool that has name, description and, under this name, the schema of its arguments beside each other; null if one
 // of them is not what it should be. A schema or a description that is null is not given.
 nlohmann::ordered_json tool_of(const nlohmann::json& flat, const char* schema);
+// A call is forced, of the tool with this name, or of any (empty). REQUIRES: the tools were read.
+ApiStatus force_call(const std::string& tool, AnswerRequest& request);
 // tool_choice and parallel_tool_calls of a body. REQUIRES: the tools were read.
 ApiStatus read_tool_choice(const nlohmann::json& body, AnswerRequest& request);
 // All three, as chats have them.

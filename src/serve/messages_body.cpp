@@ -132,10 +132,13 @@ ApiStatus read_choice(const json& body, AnswerRequest& request) {
   if (!is_given(body, "tool_choice")) return {};
   const json& choice = body["tool_choice"];
   const std::string type = type_of(choice);
-  if (type != "auto" && type != "none")
-    return bad_parameter("tool_choice", R"(must be {"type": "auto"} or {"type": "none"}: a call can't be forced here)");
-  SLUICE_API_TRY_STATUS(check_members(choice, "tool_choice", {"type", "disable_parallel_tool_use"}));
+  const json name = type == "tool" ? choice.value("name", json()) : json("");
+  if (!name.is_string() || (type == "tool" && name == "") ||
+      (type != "auto" && type != "none" && type != "any" && type != "tool"))
+    return bad_parameter("tool_choice", R"(must be of type auto, none or any, or {"type": "tool", "name": …})");
+  SLUICE_API_TRY_STATUS(check_members(choice, "tool_choice", {"type", "name", "disable_parallel_tool_use"}));
   request.tool_choice = type == "none" ? ToolChoice::kNone : ToolChoice::kAuto;
+  if (type == "any" || type == "tool") SLUICE_API_TRY_STATUS(force_call(name.get<std::string>(), request));
   if (is_given(choice, "disable_parallel_tool_use")) {
     SLUICE_API_TRY(const bool one,
                    read_flag(choice["disable_parallel_tool_use"], "tool_choice.disable_parallel_tool_use"));

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string_view>
 
+#include "serve/format_reader.h"
 #include "serve/json_values.h"
 #include "serve/policy.h"
 
@@ -155,7 +156,11 @@ constexpr Parameter kParameters[] = {{"model", nothing},
                                      {"stop", read_stop},
                                      {"stream", read_stream},
                                      {"stream_options", read_stream_options},
-                                     {"ignore_eos", read_ignore_eos}};
+                                     {"ignore_eos", read_ignore_eos},
+                                     {"response_format", read_response_format},
+                                     {"json_schema", read_json_schema},
+                                     {"grammar", read_grammar},
+                                     {"regex", read_regex}};
 
 constexpr std::string_view kCommon[] = {"model",
                                         "method",
@@ -179,10 +184,8 @@ struct Fixed {
   json value;
 };
 const std::vector<Fixed>& fixed_parameters() {
-  static const std::vector<Fixed> fixed = {{"best_of", 1},          {"echo", false},
-                                           {"suffix", ""},          {"tools", json::array()},
-                                           {"tool_choice", "none"}, {"response_format", {{"type", "text"}}},
-                                           {"modalities", {"text"}}};
+  static const std::vector<Fixed> fixed = {{"best_of", 1},           {"echo", false},         {"suffix", ""},
+                                           {"tools", json::array()}, {"tool_choice", "none"}, {"modalities", {"text"}}};
   return fixed;
 }
 
@@ -217,6 +220,8 @@ ApiStatus check_parameters(const Asked& asked) {
     return bad_parameter("stream_options", "is for \"stream\": true; leave it out");
   if (asked.spec.sampling.top_logprobs > 0 && !asked.spec.logprobs)
     return bad_parameter("top_logprobs", "is for \"logprobs\": true; leave it out");
+  if (asked.form && asked.spec.ignore_end)
+    return bad_parameter("ignore_eos", "the answer ends where its form does: leave it out");
   return {};
 }
 

@@ -10,11 +10,18 @@
 
 #include "chat/answer_parser.h"
 #include "engine/request.h"
+#include "grammar/grammar_reader.h"
 #include "serve/api_error.h"
 
 namespace sluice {
 
 enum class Api : uint8_t { kChat, kCompletions, kResponses, kMessages };
+
+// In which form an answer is to be, and which parameter says so.
+struct AskedForm {
+  GrammarSource source;
+  std::string param;
+};
 
 // A text to generate.
 struct Asked {
@@ -23,6 +30,7 @@ struct Asked {
   int32_t choices = 1;
   std::string method;  // `auto`: what the engine begins with may be switched
   std::vector<std::string> stops;
+  std::optional<AskedForm> form;  // none: any text
   bool stream = false, include_usage = false;
   std::optional<AnswerFormat> format;  // how the answer is read, if it may hold more than a text
   std::vector<Token> shown;            // control tokens that are read with it

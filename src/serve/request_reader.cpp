@@ -76,6 +76,23 @@ ApiStatus read_method(const Session& session, const json& body, Asked& asked) {
 
 using ReadParameter = ApiStatus (*)(const std::string& name, const json& value, Asked& asked);
 
+// The answer is to be of a grammar.
+ApiStatus take_grammar(const Session& session, const GrammarSource& source, const std::string& param, Asked& asked) {
+  if (session.grammars() == nullptr) return bad_parameter(param, "answers of this server are of no form: leave it out");
+  if (is_lossy(asked.spec.sampling.rule))
+    return bad_parameter(param, "guesses are verified by a lossy rule here: start the server without --rule");
+  auto grammar = session.grammars()->read(source);
+  if (!grammar) return bad_parameter(param, grammar.error().message);
+  asked.spec.sampling.grammar = std::move(*grammar);
+  return {};
+}
+
+// Empty: it is none of JSON.
+std::string schema_of(const GrammarSource& source) {
+  if (source.kind == GrammarKind::kJson) return R"({"type": "object"})";
+  return source.kind == GrammarKind::kJsonSchema ? source.text : "";
+}
+
 // All parameters but those of the prompt, which `read` passes over.
 ApiResult<Asked> read_generation(Api api, const Session& session, const ServeDefaults& defaults, const json& body,
                                  ReadParameter read) {
@@ -86,6 +103,7 @@ ApiResult<Asked> read_generation(Api api, const Session& session, const ServeDef
   asked.spec.sampling.seed = defaults.seed ? *defaults.seed : std::random_device()();
   for (const auto& [name, value] : body.items()) SLUICE_API_TRY_STATUS(read(name, value, asked));
   SLUICE_API_TRY_STATUS(check_parameters(asked));
+  if (asked.form) SLUICE_API_TRY_STATUS(take_grammar(session, asked.form->source, asked.form->param, asked));
   if (const Status good = check(asked.spec.sampling, session.tokenizer().size()); !good)
     return bad_parameter("logit_bias", good.error().message);
   return asked;
@@ -160,14 +178,30 @@ ApiResult<Session::Question> question_of(const ConversationApi& api, const Sessi
   return std::move(*question);
 }
 
+// The grammar with which the family writes such answers: with its reasoning, and its marks.
+ApiStatus take_family_grammar(const Session& session, const std::string& param, Asked& asked) {
+  if (!asked.format || asked.format->grammar.empty() || asked.format->lazy)
+    return bad_parameter(param, "can't be forced of this family of models: leave it out");
+  return take_grammar(session, {GrammarKind::kGbnf, asked.format->grammar, asked.format->grammar_begin}, param, asked);
+}
+
 ApiResult<Asked> read_conversation(const ConversationApi& api, const Session& session, const ServeDefaults& defaults,
                                    const json& body) {
   SLUICE_API_TRY(AnswerRequest request, read_input(api, session, body));
   SLUICE_API_TRY(Asked asked, read_generation(api.api, session, defaults, body, api.read_parameter));
+  const bool forced = request.tool_choice == ToolChoice::kRequired;
+  if (asked.form && !request.conversation.tools.empty() && request.tool_choice != ToolChoice::kNone)
+    return bad_parameter(asked.form->param, "an answer of this form calls no tools: leave them out");
+  if (asked.form) request.schema = schema_of(asked.form->source);
   SLUICE_API_TRY(Session::Question question, question_of(api, session, std::move(request)));
   SLUICE_API_TRY_STATUS(take_prompt(session, std::move(question.prompt), api.param, asked));
   asked.format = std::move(question.format);
   if (asked.format) asked.shown = tokens_of(asked.format->shown, session.tokenizer());
+  if (forced) {
+    SLUICE_API_TRY_STATUS(take_family_grammar(session, "tool_choice", asked));
+  } else if (asked.form && asked.format && !asked.format->reasoning_begin.empty() && !asked.format->grammar.empty()) {
+    SLUICE_API_TRY_STATUS(take_family_grammar(session, asked.form->param, asked));
+  }
   return asked;
 }
 

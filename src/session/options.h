@@ -79,8 +79,8 @@ struct SessionOptions {
   Activations activations = Activations::kF32;  // between stages
   int32_t threads = 0;                          // a stage; 0: the machine's cores shared by the stages
   bool raw = false;                             // prompts are plain text, no messages
-  bool reads_answers = false;                   // for calls of tools and reasoning: Session::answers()
-  bool trace = false;                           // engines record all that happens
+  bool reads_answers = false;  // for calls of tools, reasoning and forms: Session::answers(), grammars()
+  bool trace = false;          // engines record all that happens
   OnDownload on_download = [](const std::string&, uint64_t, uint64_t) { return true; };  // of named models
 
   // A line for the user when a host is lost, and when others have its stages. Of any thread.

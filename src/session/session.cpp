@@ -100,6 +100,9 @@ Status Session::open_model() {
   SLUICE_TRY_STATUS(open_template());  // its helper process is forked off while this one is small
   SLUICE_TRY(auto tokenizer, Tokenizer::load(*model_));
   tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
+  if (options_.reads_answers) {
+    SLUICE_TRY(grammars_, GrammarReader::open(*model_, *tokenizer_));
+  }
   find_whether_it_reasons();
   return {};
 }

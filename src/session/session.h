@@ -11,6 +11,7 @@
 #include "chat/chat_template.h"
 #include "chat/chat_text.h"
 #include "engine/engine.h"
+#include "grammar/grammar_reader.h"
 #include "model/file_map.h"
 #include "model/head_file.h"
 #include "model/model_file.h"
@@ -82,6 +83,8 @@ class Session {
 
   // How answers are read; null: there is no template, or nobody asked for it (SessionOptions::reads_answers).
   const AnswerParser* answers() const { return answers_ ? &*answers_ : nullptr; }
+  // Reads in which form an answer is to be; null: nobody asked for it (SessionOptions::reads_answers).
+  const GrammarReader* grammars() const { return grammars_ ? &*grammars_ : nullptr; }
   // The prompt of a conversation, and how its answer is read if there is anything in it to be told apart: the family
   // reasons, or there are tools. As encode(), but conversations with tools or calls, and such in which a model that can
   // reason is not to, are rendered as the parser does it.
@@ -143,6 +146,7 @@ class Session {
   std::shared_ptr<const KnownText> corpus_;  // if --ngram-corpus
   std::optional<ChatTemplate> template_;
   std::optional<AnswerParser> answers_;
+  std::optional<GrammarReader> grammars_;
   bool reasons_ = false;  // the family's answers may hold reasoning
   std::vector<LayerRange> cuts_;
   std::optional<Profile> profile_;

@@ -52,9 +52,9 @@ Captured Capture::run(const Example& example) {
   std::vector<PathUpdate> updates;
   if (n == 0) return captured;
   if (before_.tokens.empty())
-    updates.push_back(Open{kSequence, {}});
+    updates.emplace_back(Open{kSequence, {}});
   else
-    updates.push_back(Truncate{kSequence, same, {}});
+    updates.emplace_back(Truncate{kSequence, same, {}});
   for (int32_t begin = same; begin < n; begin += kChunk) {
     std::vector<Row> rows;
     for (int32_t t = begin; t < std::min(n, begin + kChunk); ++t)

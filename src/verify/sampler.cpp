@@ -86,6 +86,11 @@ Status check(const SamplingParams& params, int32_t n_vocab) {
   if (params.top_logprobs < 0 || params.top_logprobs > kMostTopLogprobs)
     return input_error("the likeliest tokens to be named must be 0 to " + std::to_string(kMostTopLogprobs) + ", not " +
                        std::to_string(params.top_logprobs));
+  if (!params.grammar.empty() && is_lossy(params.rule))
+    return input_error("an answer of a grammar is verified by the rules match and reject alone");
+  if (params.grammar.rules.size() > kLongestGrammar)
+    return input_error("the grammar has " + std::to_string(params.grammar.rules.size()) + " bytes, of " +
+                       std::to_string(kLongestGrammar) + " at most");
   for (const auto& [token, bias] : params.logit_bias) {
     if (token < 0 || token >= n_vocab)
       return input_error("the logit bias names token " + std::to_string(token) + "; the model's ids go from 0 to " +
@@ -105,9 +110,9 @@ void Sampler::in_parts(size_t n, Body body) const {
 }
 
 Draw Sampler::draw(const SamplingParams& params, std::span<const float> logits, std::span<const Token> history,
-                   int32_t position) {
+                   int32_t position, Constraint* constraint) {
   load(logits);
-  adjust(params, history);
+  adjust(params, history, constraint);
   Token token = likeliest();
   if (params.temperature > 0.0f && best_ != kNegativeInfinity) {
     weigh(params.temperature);
@@ -145,9 +150,9 @@ std::vector<TokenLogprob> Sampler::top_logprobs(std::span<const float> logits, i
 }
 
 std::span<const double> Sampler::probabilities(const SamplingParams& params, std::span<const float> logits,
-                                               std::span<const Token> history) {
+                                               std::span<const Token> history, Constraint* constraint) {
   load(logits);
-  adjust(params, history);
+  adjust(params, history, constraint);
   probabilities_.resize(logits_.size());
   if (params.temperature == 0.0f || best_ == kNegativeInfinity) {
     std::fill(probabilities_.begin(), probabilities_.end(), 0.0);
@@ -170,9 +175,9 @@ std::span<const double> Sampler::probabilities(const SamplingParams& params, std
 }
 
 std::span<const float> Sampler::weights(const SamplingParams& params, std::span<const float> logits,
-                                        std::span<const Token> history) {
+                                        std::span<const Token> history, Constraint* constraint) {
   load(logits);
-  adjust(params, history);
+  adjust(params, history, constraint);
   if (best_ == kNegativeInfinity) best_ = 0.0f;  // no token is likelier than another: all weigh nothing
   weigh(params.temperature > 0.0f ? params.temperature : 1.0f);
   return weights_;
@@ -229,7 +234,10 @@ void Sampler::penalise_answer(const SamplingParams& params, std::span<const Toke
 }
 
 // What changes the logits of single tokens.
-void Sampler::adjust(const SamplingParams& params, std::span<const Token> history) {
+void Sampler::adjust(const SamplingParams& params, std::span<const Token> history, Constraint* constraint) {
+  if (const TokenMask* permitted = constraint != nullptr ? constraint->permitted() : nullptr)
+    for (size_t i = 0; i < logits_.size(); ++i)
+      if (!permitted->has(static_cast<Token>(i))) logits_[i] = kNegativeInfinity;
   if (params.repeat_penalty != 1.0f) {
     seen_.assign(logits_.size(), false);
     for (const Token token : history) {
@@ -242,7 +250,8 @@ void Sampler::adjust(const SamplingParams& params, std::span<const Token> histor
   const bool counts = params.presence_penalty != 0.0f || params.frequency_penalty != 0.0f;
   if (counts) penalise_answer(params, history);
   for (const auto& [token, bias] : params.logit_bias) logit(token) = usable(logit(token) + bias);
-  if (params.repeat_penalty != 1.0f || counts || !params.logit_bias.empty()) best_ = maximum_of_all();
+  if (constraint != nullptr || params.repeat_penalty != 1.0f || counts || !params.logit_bias.empty())
+    best_ = maximum_of_all();
 }
 
 Token Sampler::likeliest() const {

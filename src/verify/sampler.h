@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/spread.h"
+#include "verify/constraint.h"
 #include "wire/report.h"
 #include "wire/sampling.h"
 
@@ -27,12 +28,12 @@ struct Draw {
       0.0f;  // natural log of the softmax of the raw logits (temperature 1, no filters, no penalties) at token
 };
 
-// Order of the parameters: repetition penalty (each distinct token of the history once: a positive logit is divided by
-// it, another multiplied), presence and frequency penalty (presence + n frequency is taken off the logit of a token
-// that the history holds n > 0 times from position answer_from on), logit bias, temperature, top-k, top-p, min-p; each
-// filter sees the renormalised survivors of the one before it. Top-k keeps exactly k tokens; top-p the fewest likeliest
-// whose mass is at least p; equally likely tokens go in the order of their ids. Temperature 0 is the argmax, ties to
-// the lowest id, and ignores the filters.
+// Order of the parameters: constraint (what may not come has logit -inf), repetition penalty (each distinct token of
+// the history once: a positive logit is divided by it, another multiplied), presence and frequency penalty (presence +
+// n frequency is taken off the logit of a token that the history holds n > 0 times from position answer_from on), logit
+// bias, temperature, top-k, top-p, min-p; each filter sees the renormalised survivors of the one before it. Top-k keeps
+// exactly k tokens; top-p the fewest likeliest whose mass is at least p; equally likely tokens go in the order of their
+// ids. Temperature 0 is the argmax, ties to the lowest id, and ignores the filters.
 //
 // Otherwise the token is drawn by Gumbel-max: argmax over the surviving ids of logit / T + gumbel(site, id), ties to
 // the lowest id, at the site {seed, choice, position of the drawn token, Purpose::kSample}. A draw depends on nothing
@@ -50,17 +51,17 @@ class Sampler {
   // logits: [n_vocab] f32. history: the tokens of the path up to and including the row's own. position: of the drawn
   // token. REQUIRES: check(params, n_vocab); n_vocab > 0; tokens of the history within the vocabulary.
   Draw draw(const SamplingParams& params, std::span<const float> logits, std::span<const Token> history,
-            int32_t position);
+            int32_t position, Constraint* constraint = nullptr);
 
   // The distribution that draw() draws from, by token: [n_vocab], 0 for what cannot be drawn. Valid until the next
   // call.
   std::span<const double> probabilities(const SamplingParams& params, std::span<const float> logits,
-                                        std::span<const Token> history);
+                                        std::span<const Token> history, Constraint* constraint = nullptr);
 
   // What the target gives to each token, [n_vocab], the likeliest 1: with penalty, bias and temperature (greedy: 1), no
   // filter. Valid until the next call.
   std::span<const float> weights(const SamplingParams& params, std::span<const float> logits,
-                                 std::span<const Token> history);
+                                 std::span<const Token> history, Constraint* constraint = nullptr);
 
   // Draw::logprob of a token. REQUIRES: the last call was about these logits.
   float logprob(std::span<const float> logits, Token token) const;
@@ -78,7 +79,7 @@ class Sampler {
   void load(std::span<const float> logits);
   double normaliser();
   float maximum_of_all();
-  void adjust(const SamplingParams& params, std::span<const Token> history);
+  void adjust(const SamplingParams& params, std::span<const Token> history, Constraint* constraint);
   void penalise_answer(const SamplingParams& params, std::span<const Token> history);
   float& logit(Token token);
   Token likeliest() const;

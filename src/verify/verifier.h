@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -34,8 +35,9 @@ namespace sluice {
 // Thread safety: none. Pure: no clock, no state but its own.
 class Verifier {
  public:
-  // choose: how rule `reject` chooses.
-  explicit Verifier(Choose choose = choose_by_noise) : choose_(std::move(choose)) {}
+  // choose: how rule `reject` chooses. constrain: of sequences whose sampling has a grammar; without it all may come.
+  explicit Verifier(Choose choose = choose_by_noise, Constrain constrain = {})
+      : choose_(std::move(choose)), constrain_(std::move(constrain)) {}
 
   // Open: an empty path. Fork: one that begins as another's does; whatever follows is taken. Truncate: the path's first
   // `length` tokens stay; whatever follows them is taken. Close: forgets it. Commit says nothing new here.
@@ -80,16 +82,18 @@ class Verifier {
  private:
   struct Path {
     SamplingParams sampling;
-    std::vector<Token> tokens;  // by position
-    std::vector<Cell> cells;    // of tokens
+    std::vector<Token> tokens;                    // by position
+    std::vector<Cell> cells;                      // of tokens
+    std::unique_ptr<Constraint> constraint = {};  // where its answer stands, if that is limited
     Token expected = kNoToken;  // the target's own token after the path; kNoToken: whatever comes is taken
 
     Cell tail() const { return cells.empty() ? Cell() : cells.back(); }
     bool continued_by(const Row& row) const;
-    void append(const Row& row);
-    Path first(int32_t length) const;  // after which whatever comes is taken
+    void append(Token token, Cell cell);
   };
 
+  Path path_of(const SamplingParams& sampling, const Path& from, int32_t length) const;
+  Path& enter(const Row& row);
   Accepted accept(const Alive& alive, Sampler& sampler);
   Draw draw(const Path& path, const Alive& alive, Sampler& sampler, std::vector<BendOdds>& odds) const;
   Path& at(SequenceId sequence);
@@ -97,6 +101,7 @@ class Verifier {
 
   std::unordered_map<SequenceId, Path> paths_;
   Choose choose_;
+  Constrain constrain_;
   std::vector<Sampler> samplers_ = std::vector<Sampler>(1);  // by thread
 };
 

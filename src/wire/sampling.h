@@ -1,7 +1,9 @@
 // How a sequence's tokens are drawn and its guesses verified.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,9 +23,19 @@ inline bool is_lossy(Rule rule) { return rule == Rule::kRelaxed || rule == Rule:
 
 // Likeliest tokens that a verdict names at most.
 inline constexpr int32_t kMostTopLogprobs = 20;
+// Bytes of a grammar at most: it travels with a request, and what is made of it grows faster.
+inline constexpr size_t kLongestGrammar = size_t{1} << 18;
 
-// How the next token is drawn from the logits. The order is: repetition penalty, presence and frequency penalty, logit
-// bias, temperature, top-k, top-p, min-p.
+// What an answer must be (docs/serve.md).
+struct AnswerGrammar {
+  std::string rules;  // of which `root` is the answer, in xgrammar's EBNF; empty: any text
+  std::string begin;  // a text that the grammar has before the answer: the end of the prompt
+  bool empty() const { return rules.empty(); }
+  bool operator==(const AnswerGrammar&) const = default;
+};
+
+// How the next token is drawn from the logits. The order is: grammar, repetition penalty, presence and frequency
+// penalty, logit bias, temperature, top-k, top-p, min-p.
 struct SamplingParams {
   float temperature = 0.0f;  // 0: greedy
   int32_t top_k = 0;         // 0: off
@@ -39,6 +51,7 @@ struct SamplingParams {
   Rule rule = Rule::kMatch;
   float accept_p = 0.9f;     // rule kTopP
   int32_t top_logprobs = 0;  // how many of the likeliest tokens a verdict names, beside the drawn one
+  AnswerGrammar grammar;
   bool operator==(const SamplingParams&) const = default;
 };
 

@@ -118,6 +118,16 @@ assert chat(logprobs=True).choices[0].logprobs.content[0].top_logprobs == []
 lists = client.completions.create(model=model, prompt="one", max_tokens=4, logprobs=2, extra_body=ours).choices[0].logprobs
 assert len(lists.tokens) == len(lists.token_logprobs) == len(lists.top_logprobs) == len(lists.text_offset) == 4
 
+# Forms: JSON of a schema, the same by every method, and a regular expression.
+weather = {"type": "object", "required": ["sky", "degrees"], "properties": {
+    "sky": {"enum": ["blue", "grey"]}, "degrees": {"type": "integer", "minimum": 0, "maximum": 99}}}
+formed = {"response_format": {"type": "json_schema", "json_schema": {"name": "weather", "schema": weather}},
+          "max_tokens": 300, **warm}
+said = chat(**formed, extra_body={}).choices[0]
+assert said.finish_reason == "stop" and json.loads(said.message.content)["sky"] in ("blue", "grey")
+assert chat(**formed, extra_body={"method": "ar"}).choices[0].message.content == said.message.content
+assert set(chat(**warm, extra_body={"regex": "[ab]{5}"}).choices[0].message.content) <= {"a", "b"}
+
 # Tools: what the model says is no call of one, so it stays content.
 weather = {"type": "function", "function": {"name": "get_weather", "parameters": {
     "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}
@@ -141,7 +151,8 @@ refused(openai.BadRequestError, "top_logprobs", lambda: chat(top_logprobs=3))
 refused(openai.BadRequestError, "presence_penalty", lambda: chat(presence_penalty=3))
 refused(openai.BadRequestError, "messages[0].role", lambda: chat(messages=[{"role": "nobody", "content": "x"}]))
 refused(openai.BadRequestError, "temperature", lambda: chat(temperature=-1))
-refused(openai.BadRequestError, "response_format", lambda: chat(response_format={"type": "json_object"}))
+thing = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "thing"}}}
+refused(openai.BadRequestError, "response_format.json_schema.schema", lambda: chat(response_format=thing, extra_body={}))
 refused(openai.NotFoundError, "model", lambda: chat(model="another"))
 if key:
     refused(openai.AuthenticationError, None, client.with_options(api_key="another").models.list)

@@ -42,7 +42,7 @@ class Traffic {
   Traffic(uint64_t seed, int32_t n_sequences, int32_t n_cells, int32_t n_vocab)
       : dice_(seed), n_vocab_(n_vocab), sequences_(static_cast<size_t>(n_sequences)) {
     for (int32_t cell = 0; cell < n_cells; ++cell) free_.push_back(cell);
-    for (int32_t s = 0; s < n_sequences; ++s) updates_.push_back(Open{SequenceId(s), {}});
+    for (int32_t s = 0; s < n_sequences; ++s) updates_.emplace_back(Open{SequenceId(s), {}});
   }
 
   struct Step {
@@ -114,7 +114,7 @@ class Traffic {
         free_.push_back(sequence.committed.back().cell);
         sequence.committed.pop_back();
       }
-      updates_.push_back(Truncate{SequenceId(s), static_cast<int32_t>(length), {}});
+      updates_.emplace_back(Truncate{SequenceId(s), static_cast<int32_t>(length), {}});
       return;
     }
     const auto chosen = std::find_if(sequence.tree.begin(), sequence.tree.end(), [&](const Node& node) {
@@ -122,7 +122,7 @@ class Traffic {
     });
     if (chosen == sequence.tree.end()) return;
     const Node root = *chosen;
-    updates_.push_back(Commit{SequenceId(s), Cell(root.cell)});
+    updates_.emplace_back(Commit{SequenceId(s), Cell(root.cell)});
     sequence.committed.push_back(root);
     std::vector<Node> kept;
     for (const Node& node : sequence.tree) {
@@ -258,7 +258,7 @@ TEST(StageRunner, RowsOfForksEqualPlainDecoding) {
     rows.clear();
     int32_t cell = 40, sequence = 0;
     for (const int32_t length : {40, 40, 33, 39, 8, 0, 40, 40, 40, 16, 40}) {
-      if (sequence > 0) updates.push_back(Fork{SequenceId(sequence), SequenceId(0), length, {}});
+      if (sequence > 0) updates.emplace_back(Fork{SequenceId(sequence), SequenceId(0), length, {}});
       std::vector<Token> path(prompt.begin(), prompt.begin() + length);
       int32_t parent = length - 1;
       for (int32_t n = dice.below(3); n >= 0; --n) {  // a chain

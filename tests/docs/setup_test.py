@@ -33,8 +33,10 @@ class Setup(unittest.TestCase):
         shutil.copy(SETUP, os.path.join(self.root, "tools", "setup"))
         with open(SETUP, encoding="utf-8") as file:
             text = file.read()
-        wanted = [re.search(rf"^{name}='?([^'\n#]*[^'\n# ])", text, re.M).group(1) for name in ("MODEL", "JINJA")]
-        self.write(".venv/packages", " ".join(wanted) + "\n")  # the model is there
+        wanted = {name: re.search(rf"^{name}='?([^'\n#]*[^'\n# ])", text, re.M).group(1)
+                  for name in ("MODEL", "JINJA", "XGRAMMAR")}
+        self.write(".venv/packages", f"{wanted['MODEL']} {wanted['JINJA']}\n")  # the model is there
+        self.write(".venv/xgrammar/built", wanted["XGRAMMAR"] + "\n")
 
     def write(self, name, text, executable=False):
         path = os.path.join(self.root, name)

@@ -78,8 +78,8 @@ std::map<Text, double> enumerate(const Opened& opened, const SamplingParams& sam
       return;
     }
     std::vector<PathUpdate> updates;  // the path is computed anew for every node: it is short
-    if (open) updates.push_back(Close{SequenceId(0)});
-    updates.push_back(Open{SequenceId(0), sampling});
+    if (open) updates.emplace_back(Close{SequenceId(0)});
+    updates.emplace_back(Open{SequenceId(0), sampling});
     open = true;
     for (size_t i = 0; i < tokens.size(); ++i) {
       const Row row{.sequence = SequenceId(0),

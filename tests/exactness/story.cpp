@@ -27,6 +27,8 @@ SamplingParams random_sampling(Dice& dice, int32_t n_vocab) {
     s.logit_bias.emplace_back(dice.below(n_vocab), static_cast<float>(20.0 * dice.uniform() - 10.0));
   s.presence_penalty = dice.pick({0.0f, 0.0f, 0.7f, -1.0f});
   s.frequency_penalty = dice.pick({0.0f, 0.0f, 0.3f, -0.5f});
+  s.grammar.rules =
+      dice.pick<const char*>({"", "", "", "root ::= [a-z ]+\n", "root ::= (\"o\" [n-o]{1,4} | [0-9]{1,9} \" \")*\n"});
   return s;
 }
 
@@ -173,7 +175,7 @@ void Story::run() {
     }
     const auto progress = engine_->step();
     if (!progress && setup_.faults.crash) return judge_failure(progress.error());
-    ASSERT_TRUE(progress) << log;
+    ASSERT_TRUE(progress) << progress.error().message << '\n' << log;
     for (const Progress& p : *progress)
       streamed_[p.request].insert(streamed_[p.request].end(), p.tokens.begin(), p.tokens.end());
     if (setup_.faults.crash && has_failed()) {

@@ -168,12 +168,12 @@ TEST(FrameCheck, SaysWhatIsWrongWithABatch) {
   refused("a row of a sequence that isn't open", [](Batch& b) { b.rows[0].sequence = SequenceId(9); });
   refused("a parent is not the token before its child", [](Batch& b) { b.rows[4].parent = Cell(10); });
   refused("a sequence is opened twice", [](Batch& b) { b.updates.push_back(b.updates[0]); });
-  refused("a sequence is closed that isn't open", [](Batch& b) { b.updates.push_back(Close{SequenceId(9)}); });
+  refused("a sequence is closed that isn't open", [](Batch& b) { b.updates.emplace_back(Close{SequenceId(9)}); });
   refused("a fork of a sequence that isn't open", [](Batch& b) {
-    b.updates.push_back(Fork{SequenceId(9), SequenceId(10), 0, {}});
+    b.updates.emplace_back(Fork{SequenceId(9), SequenceId(10), 0, {}});
   });
   refused("the temperature must be 0 (greedy) or a positive number, not -1.000000", [](Batch& b) {
-    b.updates.push_back(Fork{SequenceId(9), SequenceId(4), 0, {.temperature = -1.0f}});
+    b.updates.emplace_back(Fork{SequenceId(9), SequenceId(4), 0, {.temperature = -1.0f}});
   });
   refused("the number of rows is 17, of 17", [](Batch& b) { b.rows.resize(17, b.rows[0]); });
   refused("4 numbers as the states of 5 rows", [](Batch& b) { b.hidden.resize(4); });
@@ -194,7 +194,7 @@ TEST(FrameCheck, SaysWhatIsWrongWithABatch) {
   forks("a parent is not the token before its child", [&](Batch& b) { fork(b).length = 1; });
   forks("a committed cell is given out again", [](Batch& b) { b.rows[1].cell = Cell(21); });  // its first holder ended
   forks("more sequences than cells", [](Batch& b) {
-    for (int32_t i = 0; i < kStageCells; ++i) b.updates.push_back(Fork{SequenceId(100 + i), SequenceId(8), 2, {}});
+    for (int32_t i = 0; i < kStageCells; ++i) b.updates.emplace_back(Fork{SequenceId(100 + i), SequenceId(8), 2, {}});
   });
   expect_refused<Batch>(StageSort::kFirst, 2, "batch 0 after 0", [](Batch& b) { b.id = BatchId(0); });
   expect_refused<Amendment>(StageSort::kLast, 1, "a row's number is 99, of 16",

@@ -48,7 +48,7 @@ LazyRunner lazy_model() {
 class Life {
  public:
   explicit Life(uint64_t seed) : dice_(seed), cells_(kCells), full_(whole_model()), lazy_(lazy_model()) {
-    updates_.push_back(Open{kText, {}});
+    updates_.emplace_back(Open{kText, {}});
     grow({.token = 70, .position = 0, .cell = cells_.take(kText), .parent = {}});
   }
 
@@ -130,7 +130,7 @@ class Life {
     const auto next =
         std::find_if(alive_.begin(), alive_.end(), [&](const Node& n) { return n.row.parent == root.cell; });
     if (next == alive_.end() || root.position > kCells / 2) return;
-    updates_.push_back(Commit{kText, root.cell});
+    updates_.emplace_back(Commit{kText, root.cell});
     std::vector<Node> kept = {*next};
     for (const Node& node : std::vector<Node>(alive_.begin() + 1, alive_.end())) {
       if (node.row.cell == kept.front().row.cell) continue;

@@ -181,8 +181,10 @@ TEST_F(ServeTools, ToolsThatAreNoneAreRefused) {
                             json::array({{{"type", "function"}, {"function", {{"name", "x"}, {"parameters", 1}}}}}),
                             json(std::vector<json>(129, kTools[0]))})
     refused({{"tools", wrong}}, "tools");
-  refused({{"tools", kTools}, {"tool_choice", "required"}}, "tool_choice");
+  refused({{"tool_choice", "required"}}, "tool_choice");
+  refused({{"tools", kTools}, {"response_format", {{"type", "json_object"}}}}, "response_format");
   refused({{"tools", kTools}, {"tool_choice", {{"type", "function"}}}}, "tool_choice");
+  refused({{"tools", kTools}, {"tool_choice", {{"type", "function"}, {"function", {{"name", "x"}}}}}}, "tool_choice");
   refused({{"tools", kTools}, {"parallel_tool_calls", 1}}, "parallel_tool_calls");
   const auto message = [](const char* text) { return json{{"messages", json::array({json::parse(text)})}}; };
   for (const char* wrong :

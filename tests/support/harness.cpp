@@ -5,6 +5,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "grammar/grammars.h"
 #include "session/assemble.h"
 #include "verify/sampler.h"
 
@@ -81,7 +82,9 @@ std::string describe(const RequestSpec& spec) {
        << spec.max_tokens << ", temperature " << s.temperature << ", top-k " << s.top_k << ", top-p " << s.top_p
        << ", min-p " << s.min_p << ", penalty " << s.repeat_penalty << ", presence " << s.presence_penalty
        << ", frequency " << s.frequency_penalty << ", seed " << s.seed << ", choice " << s.choice << ", biases "
-       << s.logit_bias.size() << (spec.ignore_end ? ", past the end" : "")
+       << s.logit_bias.size()
+       << (s.grammar.empty() ? "" : ", grammar " + s.grammar.rules.substr(0, s.grammar.rules.find('\n')))
+       << (spec.ignore_end ? ", past the end" : "")
        << (spec.continues ? ", continues " + std::to_string(spec.continues->value) : "")
        << (spec.shares ? ", shares with " + std::to_string(spec.shares->value) : "") << ", prompt [";
   for (const Token token : spec.prompt) text << token << ' ';
@@ -162,6 +165,9 @@ std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec,
   sampling.answer_from = static_cast<int32_t>(spec.prompt.size());
   std::vector<PathUpdate> updates = {Open{SequenceId(0), sampling}};
   Sampler sampler;
+  std::unique_ptr<Constraint> constraint;
+  if (!sampling.grammar.empty())
+    constraint = constrain_by(opened.model.vocabulary(), opened.model.hparams().n_vocab)(sampling.grammar);
   std::vector<Token> tokens = spec.prompt, out;
   for (int32_t position = 0;; ++position) {
     const Row row{.sequence = SequenceId(0),
@@ -170,12 +176,13 @@ std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec,
                   .cell = Cell(position),
                   .parent = Cell(position - 1),
                   .kind = Row::Kind::kPrompt};
+    if (constraint && position >= sampling.answer_from) constraint->accept(row.token);
     runner->enter(updates, {&row, 1});
     updates.clear();
     runner->run({&row, 1}, hidden);
     if (static_cast<size_t>(position) + 1 < tokens.size()) continue;
     runner->logits(hidden, logits);
-    const Token next = sampler.draw(sampling, logits, tokens, position + 1).token;
+    const Token next = sampler.draw(sampling, logits, tokens, position + 1, constraint.get()).token;
     tokens.push_back(next);
     out.push_back(next);
     if ((!spec.ignore_end && opened.tokenizer.ends_generation(next)) ||

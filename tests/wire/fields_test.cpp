@@ -40,7 +40,7 @@ TEST(Fields, OfMessagesAreAllCounted) {
   EXPECT_EQ(fields::count<Row>(), 8u);
   EXPECT_EQ(fields::count<Batch>(), 9u);
   EXPECT_EQ(fields::count<Draws>(), 5u);
-  EXPECT_EQ(fields::count<SamplingParams>(), 14u);
+  EXPECT_EQ(fields::count<SamplingParams>(), 15u);
   EXPECT_EQ(fields::count<WorkerFailed>(), 1u);
 }
 

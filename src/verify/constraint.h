@@ -1,0 +1,47 @@
+// What an answer may be, where that is limited: a grammar, at the place that the answer has come to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/ids.h"
+#include "wire/sampling.h"
+
+namespace sluice {
+
+// A bit for each token of a vocabulary.
+struct TokenMask {
+  static constexpr size_t kBits = 32;
+  std::vector<int32_t> words;
+
+  bool has(Token token) const {
+    const auto i = static_cast<size_t>(token);
+    return i / kBits < words.size() && (static_cast<uint32_t>(words[i / kBits]) >> (i % kBits) & 1) != 0;
+  }
+  void add(Token token) {
+    const auto i = static_cast<size_t>(token);
+    words[i / kBits] |= static_cast<int32_t>(uint32_t{1} << (i % kBits));
+  }
+};
+
+// Thread safety: none.
+class Constraint {
+ public:
+  virtual ~Constraint() = default;
+
+  // The answer goes on with a token. After one that may not come, or the answer's end, all may.
+  virtual void accept(Token token) = 0;
+  // Takes the last n tokens back. REQUIRES: there are as many.
+  virtual void take_back(size_t n) = 0;
+
+  // Which tokens may come next, at least one; null: all. Valid until the next call.
+  virtual const TokenMask* permitted() = 0;
+};
+
+// The constraint of an answer that begins, by its grammar (SamplingParams::grammar).
+using Constrain = std::function<std::unique_ptr<Constraint>(const AnswerGrammar& grammar)>;
+
+}  // namespace sluice

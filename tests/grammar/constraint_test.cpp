@@ -1,0 +1,79 @@
+// Which tokens a grammar permits, beside what its texts say.
+#include <gtest/gtest.h>
+
+#include "grammar/grammars.h"
+#include "support/harness.h"
+
+namespace sluice::test {
+namespace {
+
+std::unique_ptr<Constraint> constraint(const std::string& grammar) {
+  const ModelFile& model = six_layers().model;
+  return constrain_by(model.vocabulary(), model.n_logits())({grammar, ""});
+}
+
+std::vector<Token> tokens_of(const std::string& text) {
+  return six_layers().tokenizer.encode(text, /*add_special=*/false, /*parse_special=*/false).value();
+}
+
+// Whether what may come next is what begins, or is, the rest of one of these texts.
+void expect_goes_on(Constraint& constraint, const std::vector<std::string>& rests) {
+  const TokenMask* permitted = constraint.permitted();
+  ASSERT_NE(permitted, nullptr);
+  const Tokenizer& tokenizer = six_layers().tokenizer;
+  for (Token token = 0; token < tokenizer.size(); ++token) {
+    const std::string piece = tokenizer.piece(token);
+    const auto begins = [&](const std::string& rest) { return !piece.empty() && rest.starts_with(piece); };
+    const bool ends = tokenizer.ends_generation(token) && std::ranges::count(rests, "") > 0;
+    EXPECT_EQ(permitted->has(token), std::ranges::any_of(rests, begins) || ends) << token << " '" << piece << "'";
+  }
+}
+
+TEST(Constraint, PermitsWhatTheGrammarSays) {
+  const auto answer = constraint(R"(root ::= "the sky" | "token")");
+  expect_goes_on(*answer, {"the sky", "token"});
+  std::string said;
+  for (const Token token : tokens_of("the sky")) {
+    answer->accept(token);
+    said += six_layers().tokenizer.piece(token);
+    std::vector<std::string> rests;
+    for (const std::string text : {"the sky", "token"})
+      if (text.starts_with(said)) rests.push_back(text.substr(said.size()));
+    expect_goes_on(*answer, rests);
+  }
+}
+
+TEST(Constraint, BehindItsEndAllMayCome) {
+  const auto answer = constraint(R"(root ::= "is")");
+  for (const Token token : tokens_of("is")) answer->accept(token);
+  answer->accept(six_layers().tokenizer.eos());
+  EXPECT_EQ(answer->permitted(), nullptr);
+  answer->accept(tokens_of("x").front());
+  EXPECT_EQ(answer->permitted(), nullptr);
+}
+
+TEST(Constraint, WhatIsTakenBackWasNeverThere) {
+  const auto answer = constraint(R"(root ::= "is" [0-9])");
+  const auto is = tokens_of("is"), seven = tokens_of("7"), x = tokens_of("x");
+  for (const Token token : is) answer->accept(token);
+  answer->accept(seven.front());
+  answer->accept(six_layers().tokenizer.eos());
+  answer->accept(x.front());
+  answer->take_back(2);
+  expect_goes_on(*answer, {""});
+  answer->take_back(1);
+  answer->accept(x.front());  // which may not come
+  EXPECT_EQ(answer->permitted(), nullptr);
+  answer->take_back(1);
+  expect_goes_on(*answer, {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
+  answer->take_back(is.size());
+  expect_goes_on(*answer, {"is"});
+}
+
+TEST(Constraint, WhatIsNoGrammarThrows) {
+  const auto answer = constraint("this is none");
+  EXPECT_THROW(answer->permitted(), std::exception);
+}
+
+}  // namespace
+}  // namespace sluice::test

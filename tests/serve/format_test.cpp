@@ -1,0 +1,187 @@
+// Answers in a form that was asked for, the same by every method.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "serve/http_client.h"
+#include "serve/served.h"
+#include "support/tiny_model.h"
+
+namespace sluice::test {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kChat = "/v1/chat/completions";
+constexpr const char* kText = "/v1/completions";
+
+// As `sluice serve` opens it.
+Session open_whole(const std::string& model) {
+  SessionOptions options{.model = model, .stages = 2, .threads = 1};
+  options.request.method = "surge";
+  options.reads_answers = true;
+  auto opened = Session::open(options);
+  if (!opened) throw std::runtime_error(opened.error().message);
+  return std::move(*opened);
+}
+
+const Session& whole_session() {
+  static const Session session = open_whole(served_model());
+  return session;
+}
+
+// Of a family that begins what it says by a mark, where it does not call at once.
+std::string calling_template() {
+  std::ifstream file(std::filesystem::path(SLUICE_SOURCE_DIR) /
+                     ".venv/llama/share/llama-common/templates/CohereForAI-c4ai-command-r-plus-tool_use.jinja");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+const json kSchema = json::parse(R"({"type": "object", "properties": {"sky": {"enum": ["blue", "grey"]},
+    "degrees": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["sky", "degrees"]})");
+
+json chat(const json& more) {
+  json body = {{"messages", {{{"role", "user"}, {"content", "How is the sky?"}}}}, {"max_tokens", 200}};
+  body.update(more);
+  return body;
+}
+
+TEST(ServeFormat, AnswersAreOfTheSchemaWhateverTheMethod) {
+  const auto server = serve({}, whole_session());
+  const json format = {{"type", "json_schema"}, {"json_schema", {{"name", "weather"}, {"schema", kSchema}}}};
+  std::set<std::string> texts;
+  for (const double temperature : {0.0, 1.5}) {
+    std::set<std::string> same;
+    for (const char* method : {"ar", "surge", "specpipe", "sd", "specinfer"}) {
+      const HttpAnswer answer =
+          post(server->address(), kChat,
+               chat({{"response_format", format}, {"method", method}, {"temperature", temperature}, {"seed", 5}}));
+      ASSERT_EQ(answer.status, 200) << answer.body;
+      const std::string text = text_of_answer(answer.json());
+      const json said = json::parse(text, nullptr, /*allow_exceptions=*/false);
+      ASSERT_TRUE(said.is_object()) << method << ": " << text;
+      EXPECT_TRUE(said["sky"] == "blue" || said["sky"] == "grey") << text;
+      EXPECT_LE(said["degrees"].get<int>(), 99) << text;
+      EXPECT_EQ(answer.json()["choices"][0]["finish_reason"], "stop");
+      same.insert(text);
+    }
+    EXPECT_EQ(same.size(), 1u);
+    texts.insert(same.begin(), same.end());
+  }
+  EXPECT_EQ(texts.size(), 2u);
+}
+
+TEST(ServeFormat, EachWayToSayItIsRead) {
+  const auto server = serve({}, whole_session());
+  const auto text = [&](const char* path, json body) {
+    body.update({{"temperature", 1.0}, {"seed", 3}});
+    const HttpAnswer answer = post(server->address(), path, body);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer.status == 200 ? text_of_answer(answer.json()) : "";
+  };
+  const json prompt = {{"prompt", "The sky is"}, {"max_tokens", 200}};
+  const auto with = [&](const std::string& name, const json& value) {
+    json body = prompt;
+    body[name] = value;
+    return text(kText, body);
+  };
+  EXPECT_TRUE(json::parse(with("json_schema", kSchema)).contains("degrees"));
+  EXPECT_TRUE(json::parse(with("response_format", {{"type", "json_object"}, {"schema", kSchema}})).contains("sky"));
+  const std::string digits = with("regex", "[0-9]{5}");
+  EXPECT_EQ(digits.find_first_not_of("0123456789"), digits.npos);
+  EXPECT_EQ(digits.size(), 5u);
+  const std::string word = with("grammar", R"(root ::= "blue" | "grey")");
+  EXPECT_TRUE(word == "blue" || word == "grey") << word;
+  EXPECT_TRUE(with("grammar", "").size() > 0) << "none";
+  const std::string open = text(kChat, chat({{"response_format", {{"type", "json_object"}}}, {"max_tokens", 30}}));
+  EXPECT_EQ(open.find('{'), open.find_first_not_of(" \n\t")) << open;
+}
+
+TEST(ServeFormat, CallsCanBeForced) {
+  if (calling_template().empty()) GTEST_SKIP() << "tools/setup installs the templates";
+  TinyModelSpec spec = narrow_model(4);
+  spec.context_length = 4096;
+  spec.chat_template = calling_template();
+  const Session session = open_whole(write_tiny_model(spec, temp_path("calling.gguf")));
+  const auto server = serve({}, session);
+  const std::string mark = std::to_string(session.tokenizer().encode("<", false, false).value().front());
+  const auto tool = [](const std::string& name) {
+    return json{{"type", "function"}, {"function", {{"name", name}, {"parameters", kSchema}}}};
+  };
+  const json tools = {tool("tell_weather"), tool("keep_weather")};
+  for (const json& choice : {json("required"), json{{"type", "function"}, {"function", {{"name", "keep_weather"}}}}}) {
+    std::set<std::string> same;
+    for (const char* method : {"ar", "surge"}) {
+      const HttpAnswer answer = post(server->address(), kChat,
+                                     chat({{"tools", tools},
+                                           {"tool_choice", choice},
+                                           {"method", method},
+                                           {"temperature", 1.0},
+                                           {"seed", 2},
+                                           {"max_tokens", 600},
+                                           {"logit_bias", {{mark, -100}}}}));
+      ASSERT_EQ(answer.status, 200) << answer.body;
+      const json said = answer.json()["choices"][0];
+      ASSERT_EQ(said["finish_reason"], "tool_calls") << answer.body;
+      const json call = said["message"]["tool_calls"][0]["function"];
+      if (choice != "required") {
+        EXPECT_EQ(call["name"], "keep_weather");
+      }
+      EXPECT_TRUE(json::parse(call["arguments"].get<std::string>()).contains("sky")) << answer.body;
+      same.insert(call.dump());
+    }
+    EXPECT_EQ(same.size(), 1u);
+  }
+}
+
+TEST(ServeFormat, SeveralAnswersAndStreamsAreOfIt) {
+  const auto server = serve({}, whole_session());
+  const HttpAnswer three =
+      post(server->address(), kChat, chat({{"regex", "[a-c]{4}"}, {"n", 3}, {"temperature", 1.0}, {"seed", 1}}));
+  ASSERT_EQ(three.status, 200) << three.body;
+  for (const json& choice : three.json()["choices"])
+    EXPECT_EQ(choice["message"]["content"].get<std::string>().find_first_not_of("abc"), std::string::npos);
+  const HttpAnswer streamed = post(server->address(), kChat, chat({{"regex", "[a-c]{4}"}, {"stream", true}}));
+  std::string text;
+  for (const json& event : events_of(streamed.body))
+    if (event.is_object()) text += event["choices"][0]["delta"].value("content", "");
+  EXPECT_EQ(text.size(), 4u) << streamed.body;
+}
+
+TEST(ServeFormat, WhatIsNoneIsRefused) {
+  const auto server = serve({}, whole_session());
+  const auto refused = [&](const json& more, const std::string& param) {
+    const HttpAnswer answer = post(server->address(), kChat, chat(more));
+    EXPECT_EQ(answer.status, 400) << more << answer.body;
+    const json error = answer.json()["error"];
+    EXPECT_TRUE(error["param"].is_string() && error["param"].get<std::string>().starts_with(param)) << answer.body;
+    EXPECT_EQ(error["message"].get<std::string>().find('\n'), std::string::npos) << answer.body;
+  };
+  for (const json& wrong : {json("json"), json{{"type", "yaml"}}, json::object(), json{{"type", "json_schema"}},
+                            json{{"type", "json_schema"}, {"json_schema", {{"name", "x"}}}},
+                            json{{"type", "json_schema"}, {"json_schema", {{"schema", {{"type", "thing"}}}}}}})
+    refused({{"response_format", wrong}}, "response_format");
+  refused({{"grammar", 7}}, "grammar");
+  refused({{"grammar", "root ::= missing"}}, "grammar");
+  refused({{"grammar", std::string(300000, '#')}}, "grammar");
+  refused({{"regex", "(a"}}, "regex");
+  refused({{"json_schema", "x"}}, "json_schema");
+  refused({{"regex", "a"}, {"grammar", R"(root ::= "a")"}}, "");
+  refused({{"regex", "a"}, {"ignore_eos", true}}, "ignore_eos");
+}
+
+TEST(ServeFormat, WhereAnswersAreNotReadItIsRefused) {
+  const auto server = serve();
+  for (const auto& [name, value] : std::vector<std::pair<std::string, json>>{
+           {"response_format", {{"type", "json_object"}}}, {"regex", "a"}, {"grammar", R"(root ::= "a")"}}) {
+    const HttpAnswer answer = post(server->address(), kChat, chat({{name, value}}));
+    EXPECT_EQ(answer.status, 400) << answer.body;
+    EXPECT_EQ(answer.json()["error"]["param"], name);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test
