@@ -17,9 +17,11 @@ struct TokenMask {
   static constexpr size_t kBits = 32;
   std::vector<int32_t> words;
 
+  // Of tokens kBits * i to kBits * i + 31, the first in the lowest bit.
+  uint32_t word(size_t i) const { return i < words.size() ? static_cast<uint32_t>(words[i]) : 0; }
   bool has(Token token) const {
     const auto i = static_cast<size_t>(token);
-    return i / kBits < words.size() && (static_cast<uint32_t>(words[i / kBits]) >> (i % kBits) & 1) != 0;
+    return (word(i / kBits) >> (i % kBits) & 1) != 0;
   }
   void add(Token token) {
     const auto i = static_cast<size_t>(token);

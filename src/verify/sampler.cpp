@@ -52,6 +52,19 @@ double sum_in_lanes(size_t n, Term term) {
   return std::accumulate(lanes, lanes + kLanes, 0.0);
 }
 
+// Most masks hold nearly all tokens, or hardly any.
+void keep(const TokenMask& permitted, std::span<float> logits) {
+  constexpr size_t kBits = TokenMask::kBits;
+  for (size_t first = 0; first < logits.size(); first += kBits) {
+    const uint32_t word = permitted.word(first / kBits);
+    const auto some = logits.subspan(first, std::min(kBits, logits.size() - first));
+    if (word == 0) std::fill(some.begin(), some.end(), kNegativeInfinity);
+    if (word == 0 || word == ~uint32_t{0}) continue;
+    for (size_t i = 0; i < some.size(); ++i)
+      if ((word >> i & 1) == 0) some[i] = kNegativeInfinity;
+  }
+}
+
 }  // namespace
 
 double log_sum_exp(std::span<const float> logits) {
@@ -235,9 +248,7 @@ void Sampler::penalise_answer(const SamplingParams& params, std::span<const Toke
 
 // What changes the logits of single tokens.
 void Sampler::adjust(const SamplingParams& params, std::span<const Token> history, Constraint* constraint) {
-  if (const TokenMask* permitted = constraint != nullptr ? constraint->permitted() : nullptr)
-    for (size_t i = 0; i < logits_.size(); ++i)
-      if (!permitted->has(static_cast<Token>(i))) logits_[i] = kNegativeInfinity;
+  if (const TokenMask* permitted = constraint != nullptr ? constraint->permitted() : nullptr) keep(*permitted, logits_);
   if (params.repeat_penalty != 1.0f) {
     seen_.assign(logits_.size(), false);
     for (const Token token : history) {
