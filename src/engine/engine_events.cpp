@@ -146,6 +146,7 @@ void Engine::finish(Request& request, Finish finish) {
   std::vector<NodeId> nodes;
   for (const auto& node : request.speculation.tree.nodes()) nodes.push_back(node.id);
   prune(request, nodes, Fate::kPruned);
+  request.guide.reset();
   std::erase(running_, &request);
   admission_.count_promised(request);
 }

@@ -27,6 +27,11 @@ size_t end_of_word(std::string_view text, size_t at) {
   return std::max(at, start + 1);
 }
 
+// Neither white space nor a comment.
+bool counts(std::string_view word) {
+  return word.front() != '#' && std::isspace(static_cast<unsigned char>(word.front())) == 0;
+}
+
 }  // namespace
 
 std::string ebnf_of(std::string_view gbnf) {
@@ -37,11 +42,21 @@ std::string ebnf_of(std::string_view gbnf) {
     const std::string_view word = gbnf.substr(at, end - at);
     if (alternative_begins && (word == "|" || word == ")")) out += "\"\" ";
     out += word == "." ? "[^\\x00]" : word;
-    const bool counts = word.front() != '#' && std::isspace(static_cast<unsigned char>(word.front())) == 0;
-    if (counts) alternative_begins = word == "|" || word == "(" || word == "::=";
+    if (counts(word)) alternative_begins = word == "|" || word == "(" || word == "::=";
   }
   if (alternative_begins) out += " \"\"";
   return out;
+}
+
+bool has_attributes(std::string_view gbnf) {
+  bool brackets = false;
+  for (size_t at = 0, end = 0; at < gbnf.size(); at = end) {
+    end = end_of_word(gbnf, at);
+    const std::string_view word = gbnf.substr(at, end - at);
+    if (word == "::=" && brackets) return true;
+    if (counts(word)) brackets = word.front() == '[';
+  }
+  return false;
 }
 
 }  // namespace sluice

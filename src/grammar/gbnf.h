@@ -10,4 +10,8 @@ namespace sluice {
 // no GBNF stays what it is.
 std::string ebnf_of(std::string_view gbnf);
 
+// Whether a rule has attributes (`name[max_tokens=3] ::= …`), which xgrammar knows and GBNF does not: what may come
+// would depend on what has been asked, not on the answer alone.
+bool has_attributes(std::string_view gbnf);
+
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <stdexcept>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -43,6 +44,7 @@ xgrammar::Grammar parse(GrammarKind kind, const std::string& source) {
     case GrammarKind::kGbnf:
       break;
   }
+  if (has_attributes(source)) throw std::invalid_argument("rules have no attributes here: leave out what is in [ ]");
   return xgrammar::Grammar::FromEBNF(ebnf_of(source));
 }
 
@@ -104,9 +106,12 @@ Result<AnswerGrammar> GrammarReader::read(const GrammarSource& source) const {
     const auto at = state_->read.find(question);
     return at == state_->read.end() ? std::nullopt : std::optional(at->second);
   };
-  if (auto grammar = known()) return *std::move(grammar);
-  SLUICE_TRY(std::string rules, state_->helper.ask(question));
-  AnswerGrammar grammar{std::move(rules), source.begin};
+  auto found = known();
+  if (!found) {
+    SLUICE_TRY(std::string rules, state_->helper.ask(question));
+    found = {std::move(rules), source.begin};
+  }
+  AnswerGrammar grammar = *std::move(found);
   prepare(grammar, state_->vocabulary, state_->n_logits);
   const std::lock_guard lock(state_->mutex);
   if (state_->read.size() >= kMostKnown) state_->read.clear();

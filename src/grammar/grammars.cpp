@@ -4,6 +4,7 @@
 #include <xgrammar/matcher.h>
 
 #include <algorithm>
+#include <exception>
 #include <future>
 #include <map>
 #include <memory>
@@ -36,17 +37,20 @@ class Compiler {
     return compiler;
   }
 
-  xgrammar::CompiledGrammar compile(const std::string& rules) {
+  // What is known already comes at once, also while another grammar is compiled.
+  xgrammar::CompiledGrammar compile(const std::string& rules) { return compiler().CompileGrammar(rules); }
+
+ private:
+  xgrammar::GrammarCompiler& compiler() {
     const std::lock_guard lock(mutex_);
     if (!compiler_) {
       const auto tokenizer = Tokenizer::load(vocabulary_);
       if (!tokenizer) throw std::runtime_error(tokenizer.error().message);
       compiler_.emplace(make_compiler(tokens_of(*tokenizer, n_logits_)));
     }
-    return compiler_->CompileGrammar(rules);
+    return *compiler_;
   }
 
- private:
   const VocabularyPlace vocabulary_;
   const int32_t n_logits_;
   std::mutex mutex_;
@@ -58,7 +62,7 @@ class ByGrammar final : public Constraint {
   ByGrammar(Compiled grammar, std::string begin) : grammar_(std::move(grammar)), begin_(std::move(begin)) {}
 
   void accept(Token token) override {
-    if (ended() || !matcher().AcceptToken(token)) ++outside_;
+    if (ended() || !goes_on_with(token)) ++outside_;
   }
 
   void take_back(size_t n) override {
@@ -68,7 +72,7 @@ class ByGrammar final : public Constraint {
   }
 
   const TokenMask* permitted() override {
-    if (ended()) return nullptr;
+    if (!broken_ && ended()) return nullptr;
     auto& words = mask_.words;
     words.resize(static_cast<size_t>(xgrammar::GetBitmaskSize(n_tokens_)));
     int64_t shape = std::ssize(words);
@@ -79,13 +83,26 @@ class ByGrammar final : public Constraint {
                     .shape = &shape,
                     .strides = nullptr,
                     .byte_offset = 0};
-    if (!matcher().FillNextTokenBitmask(&tensor)) return nullptr;
+    try {
+      if (!broken_ && !matcher().FillNextTokenBitmask(&tensor)) return nullptr;
+    } catch (const std::exception&) {
+      broken_ = true;
+    }
+    if (broken_) words.assign(words.size(), 0);
     if (std::ranges::all_of(words, [](int32_t word) { return word == 0; }))  // no token goes on
       for (const Token end : matcher().GetStopTokenIds()) mask_.add(end);
     return &mask_;
   }
 
  private:
+  bool goes_on_with(Token token) {
+    try {
+      return !broken_ && matcher().AcceptToken(token);
+    } catch (const std::exception&) {
+      broken_ = true;
+      return false;
+    }
+  }
   bool ended() { return outside_ > 0 || matcher().IsTerminated(); }
 
   xgrammar::GrammarMatcher& matcher() {
@@ -104,6 +121,7 @@ class ByGrammar final : public Constraint {
   int n_tokens_ = 0;
   size_t outside_ = 0;  // tokens accepted behind the grammar's end, or where it could not go on
   TokenMask mask_;
+  bool broken_ = false;  // the library has failed: the answer ends there, and nobody else's
 };
 
 }  // namespace

@@ -196,6 +196,8 @@ ApiResult<Asked> read_conversation(const ConversationApi& api, const Session& se
   SLUICE_API_TRY(Session::Question question, question_of(api, session, std::move(request)));
   SLUICE_API_TRY_STATUS(take_prompt(session, std::move(question.prompt), api.param, asked));
   asked.format = std::move(question.format);
+  // A form of the client's own is none of the family's.
+  if (asked.form && schema_of(asked.form->source).empty()) asked.format.reset();
   if (asked.format) asked.shown = tokens_of(asked.format->shown, session.tokenizer());
   if (forced) {
     SLUICE_API_TRY_STATUS(take_family_grammar(session, "tool_choice", asked));

@@ -70,7 +70,10 @@ ApiStatus add_reasoning(const json& item, const std::string& param, Messages& me
   SLUICE_API_TRY_STATUS(check_members(item, param, {"type", "id", "status", "summary", "content"}));
   if (!is_given(item, "content")) return {};
   SLUICE_API_TRY(std::string text, read_text(item["content"], param + ".content", {.types = {"reasoning_text"}}));
-  if (!text.empty()) assistants(messages, /*another=*/true).extra["reasoning_content"] = std::move(text);
+  if (text.empty()) return {};
+  auto& extra = assistants(messages, /*another=*/true).extra;
+  const std::string before = extra.contains("reasoning_content") ? extra["reasoning_content"].get<std::string>() : "";
+  extra["reasoning_content"] = before + text;
   return {};
 }
 

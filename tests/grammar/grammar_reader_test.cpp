@@ -86,6 +86,7 @@ TEST(GrammarReader, WhatIsWrongIsSaidInOneLine) {
                                      {GrammarKind::kJsonSchema, R"({"type": "thing"})"},
                                      {GrammarKind::kJsonSchema, R"({"$ref": "#/nowhere"})"},
                                      {GrammarKind::kGbnf, "root ::= " + std::string(20000, '(')},
+                                     {GrammarKind::kGbnf, "root ::= a\na[max_tokens=3] ::= [a-z]*"},
                                      {GrammarKind::kGbnf, std::string("root ::= \"a\0\"", 14)}}) {
     const auto read = reader().read(wrong);
     ASSERT_FALSE(read) << wrong.text.substr(0, 80);
