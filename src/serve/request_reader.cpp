@@ -80,7 +80,7 @@ using ReadParameter = ApiStatus (*)(const std::string& name, const json& value, 
 ApiStatus take_grammar(const Session& session, const GrammarSource& source, const std::string& param, Asked& asked) {
   if (session.grammars() == nullptr) return bad_parameter(param, "answers of this server are of no form: leave it out");
   if (is_lossy(asked.spec.sampling.rule))
-    return bad_parameter(param, "guesses are verified by a lossy rule here: start the server without --rule");
+    return bad_parameter(param, "guesses are verified by a lossy rule here: start the server without --lossy");
   auto grammar = session.grammars()->read(source);
   if (!grammar) return bad_parameter(param, grammar.error().message);
   asked.spec.sampling.grammar = std::move(*grammar);
