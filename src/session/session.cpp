@@ -360,6 +360,9 @@ RequestSpec Session::spec(std::vector<Token> prompt, const std::string& asked) c
     spec.method_options = best_->options;
     spec.sources = best_->sources;
   }
+  // The head that `auto` brought is for methods of its kind: others guess by what they would without it.
+  if (spec.sources.empty() && !heads_.empty() && drafts_.empty() && head_for(asked) == nullptr)
+    spec.sources = {SourceKind::kNgram};
   return spec;
 }
 

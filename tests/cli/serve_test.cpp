@@ -130,6 +130,28 @@ TEST_P(ServeCommandClients, AreServed) {
   EXPECT_EQ(ran.err, "") << "nothing is logged of what was asked";
 }
 
+// What an answer by this method was guessed with.
+std::string source_of(const std::string& url, const std::string& method) {
+  const std::string out = temp_path("source");
+  const std::string body = R"({"prompt": "one two", "max_tokens": 8, "method": ")" + method + "\"}";
+  const std::string python =
+      "python3 -c 'import json, sys, urllib.request; print(json.load(urllib.request.urlopen(sys.argv[1], "
+      "sys.argv[2].encode()))[\"usage\"][\"sluice\"][\"source\"], end=\"\")' ";
+  if (std::system((python + url + "/completions '" + body + "' >" + out).c_str()) != 0) return "(no answer)";
+  std::ifstream file(out);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+TEST(ServeCommand, TheHeadOfAutoIsNoSourceOfMethodsThatAskForNone) {
+  const std::string model = default_model_path();
+  if (model.empty()) GTEST_SKIP() << "the default model is not installed";
+  Program program(serve_with({"-m", model, "-c", "256"}));
+  const std::string url = url_of(program);
+  ASSERT_FALSE(url.empty());
+  EXPECT_EQ(source_of(url, "surge"), "ngram");
+  EXPECT_EQ(source_of(url, "eagle3"), "head");
+}
+
 TEST(ServeCommand, ServesOverHosts) {
   Program stage({"stage", "--listen", "127.0.0.1:0", "--threads", "1"}), next({"stage", "--listen", "127.0.0.1:0"});
   const auto address = [](Program& program) {
