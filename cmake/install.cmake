@@ -1,0 +1,83 @@
+# cmake --install: the program, and libsluice with its CMake package for programs that embed it (docs/install.md).
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# Libraries that are built for Sluice alone lie in a folder of their own, where programs find them by their run path.
+set(SLUICE_PRIVATE_LIBDIR ${CMAKE_INSTALL_LIBDIR}/sluice)
+file(RELATIVE_PATH run_path ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/sluice)
+
+# --- the library: the objects of src/embed and of all that it uses ---
+function(sluice_collect variable name)
+  set(found ${${variable}})
+  if(NOT name IN_LIST found)
+    list(APPEND found ${name})
+    get_target_property(links ${name} LINK_LIBRARIES)
+    foreach(link ${links})
+      if(link MATCHES "^sluice_" AND NOT link MATCHES "^sluice_(native|flags)$")
+        sluice_collect(found ${link})
+      endif()
+    endforeach()
+  endif()
+  set(${variable} ${found} PARENT_SCOPE)
+endfunction()
+
+set(parts)
+sluice_collect(parts sluice_embed)
+set(objects)
+foreach(part ${parts})
+  get_target_property(more ${part} SLUICE_OBJECTS)
+  foreach(target ${part} ${more})
+    if(TARGET ${target})
+      list(APPEND objects $<TARGET_OBJECTS:${target}>)
+    endif()
+  endforeach()
+endforeach()
+add_library(libsluice STATIC ${objects})
+set_target_properties(libsluice PROPERTIES OUTPUT_NAME sluice EXPORT_NAME sluice LINKER_LANGUAGE CXX)
+target_compile_features(libsluice INTERFACE cxx_std_20)
+target_include_directories(libsluice INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+
+# --- what the set-up has built: each library under the name by which it is looked for when it is loaded ---
+set(SLUICE_PRIVATE_LIBRARIES)
+function(sluice_install_private target)
+  get_target_property(file ${target} IMPORTED_LOCATION)
+  get_filename_component(folder ${file} DIRECTORY)
+  get_filename_component(name ${file} NAME)
+  file(GLOB names RELATIVE ${folder} ${folder}/${name}*)  # libllama.so, libllama.so.0, libllama.so.0.5.0
+  list(REMOVE_ITEM names ${name})
+  list(SORT names)
+  list(APPEND names ${name})
+  list(GET names 0 loaded)
+  file(REAL_PATH ${folder}/${loaded} file)
+  install(FILES ${file} DESTINATION ${SLUICE_PRIVATE_LIBDIR} RENAME ${loaded} COMPONENT program)
+  set(SLUICE_PRIVATE_LIBRARIES ${SLUICE_PRIVATE_LIBRARIES} ${loaded} PARENT_SCOPE)
+endfunction()
+list(TRANSFORM GGML_AVAILABLE_BACKENDS PREPEND ggml:: OUTPUT_VARIABLE backends)
+foreach(target llama_common llama ggml::ggml ${backends} ggml::ggml-base)
+  sluice_install_private(${target})
+endforeach()
+get_target_property(archive xgrammar IMPORTED_LOCATION)
+install(FILES ${archive} DESTINATION ${SLUICE_PRIVATE_LIBDIR} COMPONENT development)
+
+# --- what is installed ---
+set(programs sluice)
+if(TARGET sluice-trainer)
+  list(APPEND programs sluice-trainer)
+endif()
+set_target_properties(${programs} PROPERTIES INSTALL_RPATH $ORIGIN/${run_path})
+install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+if(TARGET sluice_mpi)
+  install(TARGETS sluice_mpi LIBRARY DESTINATION ${SLUICE_PRIVATE_LIBDIR} COMPONENT program)
+endif()
+install(DIRECTORY heads prompts DESTINATION share/sluice COMPONENT program)  # looked for there: session/installation.cpp
+
+install(FILES src/embed/sluice.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice COMPONENT development)
+install(FILES src/base/result.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice/base COMPONENT development)
+install(TARGETS libsluice EXPORT SluiceTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/Sluice)
+install(EXPORT SluiceTargets NAMESPACE Sluice:: DESTINATION ${package} COMPONENT development)
+configure_package_config_file(cmake/SluiceConfig.cmake.in ${PROJECT_BINARY_DIR}/SluiceConfig.cmake
+                              INSTALL_DESTINATION ${package} PATH_VARS SLUICE_PRIVATE_LIBDIR)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/SluiceConfig.cmake ${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake
+        DESTINATION ${package} COMPONENT development)
