@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 
@@ -48,6 +49,13 @@ std::optional<Secret> secret_of(std::string_view text) {
 
 std::string reason() { return std::strerror(errno); }
 
+// Of a service that systemd gives the file: nobody else can reach the folder, and the group's bits are no group's but
+// those of an access list.
+bool is_credential(const std::string& path) {
+  const char* folder = std::getenv("CREDENTIALS_DIRECTORY");
+  return folder != nullptr && *folder != '\0' && path.starts_with(std::string(folder) + "/");
+}
+
 }  // namespace
 
 Result<Secret> Secret::load(const std::string& path) {
@@ -56,7 +64,8 @@ Result<Secret> Secret::load(const std::string& path) {
   struct stat about {};
   if (file.get() < 0 || ::fstat(file.get(), &about) != 0) return input_error(name + ": " + reason() + remedy);
   if (!S_ISREG(about.st_mode)) return input_error(name + " is no file" + remedy);
-  if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+  const mode_t others = is_credential(path) ? S_IRWXO : S_IRWXG | S_IRWXO;
+  if ((about.st_mode & others) != 0)
     return input_error(name + " may be read by others: chmod 600 " + path +
                        ", or, if they may have read it, make another");
   char text[256];

@@ -12,8 +12,8 @@ namespace sluice {
 struct Secret {
   std::array<uint8_t, 32> bytes{};
 
-  // A file of 64 hexadecimal digits that only its owner may read. Errors (kInput) name the file: it is not there, holds
-  // less, or others may read it.
+  // A file of 64 hexadecimal digits that only its owner may read, or that systemd gives a service
+  // (CREDENTIALS_DIRECTORY). Errors (kInput) name the file: it is not there, holds less, or others may read it.
   static Result<Secret> load(const std::string& path);
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "support/tiny_model.h"
@@ -57,6 +58,19 @@ TEST(Secret, OfFewerThan32BytesIsRefused) {
 TEST(Secret, ThatOthersMayReadIsRefused) {
   for (const mode_t mode : {0644, 0640, 0604, 0620})
     EXPECT_NE(error_of(Secret::load(write("open", std::string(64, '0'), mode))).find("chmod 600"), std::string::npos);
+}
+
+TEST(Secret, ThatSystemdGivesAServiceMayHaveTheBitsOfAnAccessList) {
+  const std::string path = write("credential", std::string(64, '0'), 0440);
+  const std::string folder = path.substr(0, path.rfind('/'));
+  ::setenv("CREDENTIALS_DIRECTORY", folder.c_str(), 1);
+  EXPECT_TRUE(Secret::load(path)) << error_of(Secret::load(path));
+  ::chmod(path.c_str(), 0444);
+  EXPECT_FALSE(Secret::load(path));
+  ::setenv("CREDENTIALS_DIRECTORY", (folder + "/elsewhere").c_str(), 1);
+  ::chmod(path.c_str(), 0440);
+  EXPECT_FALSE(Secret::load(path));
+  ::unsetenv("CREDENTIALS_DIRECTORY");
 }
 
 }  // namespace
