@@ -26,13 +26,13 @@
 namespace sluice {
 namespace {
 
-enum class Ending : uint8_t { kAnswer, kError, kTooLarge, kMemory, kTime, kDepth, kCrash, kNoProcess };
+enum class Ending : uint8_t { kAnswer, kError, kTooLarge, kMemory, kTime, kDepth, kCrash, kStopped, kOverdue, kNoProcess };
 
 // What a worker leaves in memory that it shares with the helper, and the helper sends on, with the text behind it.
 struct Report {
   Ending ending = Ending::kAnswer;
   ErrorKind kind = ErrorKind::kInput;  // of kError
-  int32_t signal = 0;                  // of kCrash
+  int32_t signal = 0;                  // of kCrash and kStopped
   uint64_t size = 0;                   // of the text
 };
 
@@ -168,7 +168,9 @@ void judge(int status, Report& report) {
   report.size = 0;
   report.ending = WIFEXITED(status) && WEXITSTATUS(status) == kDeepExit ? Ending::kDepth : Ending::kCrash;
   if (WIFSIGNALED(status)) report.signal = WTERMSIG(status);
-  if (report.signal == SIGPROF || report.signal == SIGALRM || report.signal == SIGXCPU) report.ending = Ending::kTime;
+  if (report.signal == SIGPROF || report.signal == SIGXCPU) report.ending = Ending::kTime;
+  if (report.signal == SIGALRM) report.ending = Ending::kOverdue;
+  if (report.signal == SIGKILL || report.signal == SIGTERM) report.ending = Ending::kStopped;  // by somebody else
 }
 
 [[noreturn]] void serve(const HelperProcess::Work& work, const HelperProcess::Limits& limits) {
@@ -213,6 +215,10 @@ Result<std::string> answer_of(const Report& report, std::string text, const Help
       return input_error("it nests too deeply");
     case Ending::kCrash:
       return input_error("it crashed (" + std::string(report.signal > 0 ? ::strsignal(report.signal) : "exit") + ")");
+    case Ending::kStopped:
+      return runtime_error("its helper process was stopped (" + std::string(::strsignal(report.signal)) + ")");
+    case Ending::kOverdue:
+      return runtime_error("its helper process was given no time to compute for " + std::to_string(kWallSeconds) + " s");
     case Ending::kNoProcess:
       break;
   }

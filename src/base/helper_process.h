@@ -31,7 +31,9 @@ class HelperProcess {
   ~HelperProcess();
 
   // Errors are those of `work`, or say what came of it: "it took more than 3 s of computing", "it took more than 512
-  // MiB of memory", "its result has more than 16 MiB", "it nests too deeply", "it crashed (Aborted)".
+  // MiB of memory", "its result has more than 16 MiB", "it nests too deeply", "it crashed (Aborted)". These are kInput;
+  // kRuntime is what the question has no part in: there is no helper any more, or no process for an answer, which may
+  // have been stopped from outside.
   Result<std::string> ask(std::string_view question) const;
 
  private:

@@ -44,6 +44,7 @@ Result<std::string> act(std::string_view question) {
   if (question == "throw") throw std::runtime_error("thrown");
   if (question == "fail") return runtime_error("failed");
   if (question == "die") ::kill(::getppid(), SIGKILL);
+  if (question == "stop") ::kill(::getpid(), SIGKILL);
   return "you said " + std::string(question);
 }
 
@@ -80,10 +81,22 @@ TEST(HelperProcess, WhateverAnAnswerEndsInTheNextOneStartsAfresh) {
   EXPECT_EQ(helper.ask("loop").error().kind, ErrorKind::kInput);
 }
 
+// As the system does when there is no more memory.
+TEST(HelperProcess, WhatWasStoppedFromOutsideIsNotTheQuestionsFault) {
+  const auto helper = HelperProcess::start(act, kLimits).value();
+  const auto stopped = helper.ask("stop");
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().kind, ErrorKind::kRuntime);
+  EXPECT_EQ(stopped.error().message, "its helper process was stopped (Killed)");
+  EXPECT_EQ(helper.ask("abort").error().kind, ErrorKind::kInput);
+  EXPECT_EQ(helper.ask("hello").value_or(""), "you said hello");
+}
+
 TEST(HelperProcess, ThatHasEndedIsAnError) {
   const auto helper = HelperProcess::start(act, kLimits).value();
   EXPECT_EQ(error_of(helper, "die"), "its helper process has ended");
   EXPECT_EQ(error_of(helper, "hello"), "its helper process has ended");
+  EXPECT_EQ(helper.ask("hello").error().kind, ErrorKind::kRuntime);
 }
 
 TEST(HelperProcess, ThreadsMayAskAtOnce) {
