@@ -5,15 +5,13 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <new>
-#include <optional>
 #include <stdexcept>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "base/helper_process.h"
+#include "base/recent.h"
 #include "grammar/gbnf.h"
 #include "grammar/grammars.h"
 #include "grammar/xgrammar_use.h"
@@ -25,7 +23,7 @@ namespace {
 
 constexpr HelperProcess::Limits kLimits = {
     .cpu_seconds = 5, .memory_bytes = size_t{1} << 30, .answer_bytes = kLongestGrammar};
-constexpr size_t kMostKnown = 64;    // grammars that need not be read again
+constexpr size_t kMostKnown = 64;    // grammars that need not be read again, and as many that are none
 constexpr int kMostWhitespace = 20;  // in a row: models that are left alone with it write nothing else
 
 // --- in the helper process ---
@@ -82,8 +80,8 @@ struct GrammarReader::State {
   const HelperProcess helper;
   const VocabularyPlace vocabulary;
   const int32_t n_logits;
-  std::mutex mutex;
-  std::unordered_map<std::string, AnswerGrammar> read;  // lately: the grammar of each question
+  Recent<AnswerGrammar> read{kMostKnown};  // by the question
+  Recent<Error> refused{kMostKnown};       // likewise; reading them again may take as long as is allowed
 };
 
 GrammarReader::GrammarReader(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -101,22 +99,17 @@ Result<GrammarReader> GrammarReader::open(const ModelFile& model, const Tokenize
 
 Result<AnswerGrammar> GrammarReader::read(const GrammarSource& source) const {
   const std::string question = static_cast<char>(source.kind) + source.begin + '\0' + source.text;
-  const auto known = [&]() -> std::optional<AnswerGrammar> {
-    const std::lock_guard lock(state_->mutex);
-    const auto at = state_->read.find(question);
-    return at == state_->read.end() ? std::nullopt : std::optional(at->second);
-  };
-  auto found = known();
-  if (!found) {
-    SLUICE_TRY(std::string rules, state_->helper.ask(question));
-    found = {std::move(rules), source.begin};
+  if (auto wrong = state_->refused.find(question)) return tl::unexpected<Error>(std::move(*wrong));
+  auto known = state_->read.find(question);
+  if (!known) {
+    auto rules = state_->helper.ask(question);
+    if (!rules && rules.error().kind == ErrorKind::kInput) state_->refused.keep(question, rules.error());
+    if (!rules) return tl::unexpected<Error>(std::move(rules).error());
+    known = {std::move(*rules), source.begin};
   }
-  AnswerGrammar grammar = *std::move(found);
-  prepare(grammar, state_->vocabulary, state_->n_logits);
-  const std::lock_guard lock(state_->mutex);
-  if (state_->read.size() >= kMostKnown) state_->read.clear();
-  state_->read[question] = grammar;
-  return grammar;
+  prepare(*known, state_->vocabulary, state_->n_logits);
+  state_->read.keep(question, *known);
+  return std::move(*known);
 }
 
 }  // namespace sluice

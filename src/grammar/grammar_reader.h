@@ -35,7 +35,8 @@ class GrammarReader {
   static Result<GrammarReader> open(const ModelFile& model, const Tokenizer& tokenizer);
 
   // What any stage can compile, and has been compiled here in time, so that in this process
-  // nobody waits for it. What was read lately is known. Errors (kInput) say what is wrong with the source.
+  // nobody waits for it. What was read or refused lately is known. Errors (kInput) say what is wrong with the source;
+  // others (kRuntime), why nothing can be read now.
   Result<AnswerGrammar> read(const GrammarSource& source) const;
 
   GrammarReader(GrammarReader&&) noexcept;

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 
 #include "grammar/gbnf.h"
 #include "grammar/grammars.h"
+#include "support/children.h"
+#include "support/dear_grammar.h"
 #include "support/harness.h"
 
 namespace sluice::test {
@@ -115,6 +118,38 @@ TEST(GrammarReader, WhatIsTooMuchIsRefusedInTime) {
   (void)reader().read({GrammarKind::kRegex, "((((a{1,500}){1,500}){1,500}){1,500}){1,500}"});
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
   EXPECT_TRUE(reader().read({GrammarKind::kGbnf, R"(root ::= "x")"})) << "the next one is read as if nothing had been";
+}
+
+double seconds_of(const std::function<void()>& act) {
+  const auto start = std::chrono::steady_clock::now();
+  act();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST(GrammarReader, WhatWasRefusedIsNotReadAgain) {
+  const GrammarSource dear{GrammarKind::kGbnf, dear_grammar("a")};
+  Result<AnswerGrammar> first, second;
+  const double once = seconds_of([&] { first = reader().read(dear); });
+  const double again = seconds_of([&] { second = reader().read(dear); });
+  ASSERT_FALSE(first);
+  EXPECT_NE(first.error().message.find("it took more than"), std::string::npos) << first.error().message;
+  EXPECT_EQ(first.error().kind, ErrorKind::kInput);
+  EXPECT_GT(once, 1.0);
+  ASSERT_FALSE(second);
+  EXPECT_LT(again, 0.5);
+  EXPECT_EQ(second.error().message, first.error().message);
+}
+
+TEST(GrammarReader, WithoutItsProcessNothingIsSaidOfTheGrammar) {
+  const auto before = children();
+  const auto own = GrammarReader::open(six_layers().model, six_layers().tokenizer).value();
+  const GrammarSource word{GrammarKind::kGbnf, R"(root ::= "x")"}, other{GrammarKind::kGbnf, R"(root ::= "y")"};
+  EXPECT_TRUE(own.read(word));
+  stop_children_but(before);
+  const auto read = own.read(other);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().kind, ErrorKind::kRuntime);
+  EXPECT_TRUE(own.read(word)) << "what is known needs no process";
 }
 
 }  // namespace
