@@ -12,12 +12,15 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/recent.h"
 #include "chat/template_engine.h"
 
 namespace sluice {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostRefused = 64;  // schemas
 
 enum class Task : uint8_t { kCheck, kFormat, kParse, kGrammar };
 
@@ -173,35 +176,23 @@ Result<Json> ask(const HelperProcess& helper, Task task, Json question, const ch
   return tl::unexpected<Error>(answer.error());
 }
 
-}  // namespace
-
-AnswerParser::AnswerParser(HelperProcess helper) : helper_(std::move(helper)) {}
-
-Result<AnswerParser> AnswerParser::open(std::string template_source) {
-  const auto work = [source = std::move(template_source)](std::string_view question) {
-    return answer(source, question);
-  };
-  SLUICE_TRY(auto helper, HelperProcess::start(work, kEngineLimits));
-  SLUICE_TRY([[maybe_unused]] const auto nothing, ask(helper, Task::kCheck, Json::object(), "chat template"));
-  return AnswerParser(std::move(helper));
+Json question_of(const AnswerRequest& request) {
+  const ChatTemplateInput& input = request.conversation;
+  return {{"messages", messages_of(input)},
+          {"tools", input.tools},
+          {"tool_choice", request.tool_choice},
+          {"forced_tool", request.forced_tool},
+          {"parallel_tool_calls", request.parallel_tool_calls},
+          {"add_generation_prompt", input.add_generation_prompt},
+          {"thinking", request.thinking},
+          {"schema", request.schema},
+          {"now", input.now.value_or(std::time(nullptr))},
+          {"extra", input.extra},
+          {"bos_token", input.bos_token},
+          {"eos_token", input.eos_token}};
 }
 
-Result<AnswerFormat> AnswerParser::format(const AnswerRequest& request) const {
-  const ChatTemplateInput& input = request.conversation;
-  SLUICE_TRY_STATUS(check(input));
-  Json question = {{"messages", messages_of(input)},
-                   {"tools", input.tools},
-                   {"tool_choice", request.tool_choice},
-                   {"forced_tool", request.forced_tool},
-                   {"parallel_tool_calls", request.parallel_tool_calls},
-                   {"add_generation_prompt", input.add_generation_prompt},
-                   {"thinking", request.thinking},
-                   {"schema", request.schema},
-                   {"now", input.now.value_or(std::time(nullptr))},
-                   {"extra", input.extra},
-                   {"bos_token", input.bos_token},
-                   {"eos_token", input.eos_token}};
-  SLUICE_TRY(const Json said, ask(helper_, Task::kFormat, std::move(question), "chat template"));
+AnswerFormat format_of(const Json& said) {
   AnswerFormat format{.prompt = said["prompt"],
                       .grammar = said["grammar"],
                       .grammar_begin = said["grammar_begin"],
@@ -215,10 +206,57 @@ Result<AnswerFormat> AnswerParser::format(const AnswerRequest& request) const {
   return format;
 }
 
+}  // namespace
+
+struct AnswerParser::State {
+  const HelperProcess plain, with_tools, with_schemas;  // each for requests of its kind
+  Recent<Error> refused{kMostRefused};                  // schemas; reading them again may take as long as is allowed
+
+  const HelperProcess& helper_for(const AnswerRequest& request) const {
+    if (!request.schema.empty() || request.tool_choice == ToolChoice::kRequired) return with_schemas;
+    return request.conversation.tools.empty() ? plain : with_tools;
+  }
+  Result<Json> format(const AnswerRequest& request) const {
+    return ask(helper_for(request), Task::kFormat, question_of(request), "chat template");
+  }
+};
+
+AnswerParser::AnswerParser(std::unique_ptr<State> state) : state_(std::move(state)) {}
+AnswerParser::AnswerParser(AnswerParser&&) noexcept = default;
+AnswerParser& AnswerParser::operator=(AnswerParser&&) noexcept = default;
+AnswerParser::~AnswerParser() = default;
+
+Result<AnswerParser> AnswerParser::open(std::string template_source) {
+  const auto work = [source = std::move(template_source)](std::string_view question) {
+    return answer(source, question);
+  };
+  SLUICE_TRY(auto plain, HelperProcess::start(work, kEngineLimits));
+  SLUICE_TRY(auto with_tools, HelperProcess::start(work, kEngineLimits));
+  SLUICE_TRY(auto with_schemas, HelperProcess::start(work, kEngineLimits));
+  SLUICE_TRY([[maybe_unused]] const auto nothing, ask(plain, Task::kCheck, Json::object(), "chat template"));
+  return AnswerParser(std::unique_ptr<State>(new State{
+      .plain = std::move(plain), .with_tools = std::move(with_tools), .with_schemas = std::move(with_schemas)}));
+}
+
+Result<AnswerFormat> AnswerParser::format(const AnswerRequest& request) const {
+  SLUICE_TRY_STATUS(check(request.conversation));
+  const bool has_schema = !request.schema.empty();
+  if (auto wrong = has_schema ? state_->refused.find(request.schema) : std::nullopt)
+    return tl::unexpected<Error>(std::move(*wrong));
+  const Result<Json> said = state_->format(request);
+  if (said) return format_of(*said);
+  if (has_schema && said.error().kind == ErrorKind::kInput) {
+    AnswerRequest without = request;
+    without.schema.clear();
+    if (state_->format(without)) state_->refused.keep(request.schema, said.error());
+  }
+  return tl::unexpected<Error>(said.error());
+}
+
 Result<std::optional<AssistantMessage>> AnswerParser::parse(const AnswerFormat& format, std::string_view text,
                                                             bool partial) const {
   Json question = {{"reader", format.reader}, {"text", text}, {"partial", partial}};
-  SLUICE_TRY(const Json said, ask(helper_, Task::kParse, std::move(question), "answer"));
+  SLUICE_TRY(const Json said, ask(state_->plain, Task::kParse, std::move(question), "answer"));
   if (said.is_null()) return std::nullopt;
   AssistantMessage message{.content = said["content"], .reasoning = said["reasoning"], .tool_calls = {}};
   for (const Json& call : said["tool_calls"]) message.tool_calls.push_back({call[0], call[1], call[2]});
@@ -226,7 +264,7 @@ Result<std::optional<AssistantMessage>> AnswerParser::parse(const AnswerFormat& 
 }
 
 Result<std::string> AnswerParser::grammar(const std::string& schema) const {
-  SLUICE_TRY(const Json said, ask(helper_, Task::kGrammar, {{"schema", schema}}, "JSON schema"));
+  SLUICE_TRY(const Json said, ask(state_->with_schemas, Task::kGrammar, {{"schema", schema}}, "JSON schema"));
   return said.get<std::string>();
 }
 

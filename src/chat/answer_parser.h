@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -69,13 +70,15 @@ struct AnswerFormat {
   std::string reader;  // how answers are read: for parse()
 };
 
-// Thread safety: may be asked by several threads at once; they are served one after the other.
+// Thread safety: may be asked by several threads at once. Those with schemas wait for one another, so do those with
+// tools, and all others: what takes long of one kind holds up nobody of another.
 class AnswerParser {
  public:
   // Of a Jinja template. An error quotes the place. REQUIRES: the process has one thread (HelperProcess).
   static Result<AnswerParser> open(std::string template_source);
 
-  // Errors (kInput) say what is wrong with the conversation, its tools or the schema.
+  // Errors (kInput) say what is wrong with the conversation, its tools or the schema; others (kRuntime), why nothing can
+  // be said now. Schemas that were refused lately are known.
   Result<AnswerFormat> format(const AnswerRequest& request) const;
 
   // Reads an answer, or with `partial` the beginning of one, whose last words are left out where they may become a
@@ -86,9 +89,14 @@ class AnswerParser {
   // GBNF of a JSON schema. Errors (kInput) name what of it is not supported.
   Result<std::string> grammar(const std::string& schema) const;
 
+  AnswerParser(AnswerParser&&) noexcept;
+  AnswerParser& operator=(AnswerParser&&) noexcept;
+  ~AnswerParser();
+
  private:
-  explicit AnswerParser(HelperProcess helper);
-  HelperProcess helper_;
+  struct State;
+  explicit AnswerParser(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace sluice
