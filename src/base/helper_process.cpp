@@ -26,7 +26,18 @@
 namespace sluice {
 namespace {
 
-enum class Ending : uint8_t { kAnswer, kError, kTooLarge, kMemory, kTime, kDepth, kCrash, kStopped, kOverdue, kNoProcess };
+enum class Ending : uint8_t {
+  kAnswer,
+  kError,
+  kTooLarge,
+  kMemory,
+  kTime,
+  kDepth,
+  kCrash,
+  kStopped,
+  kOverdue,
+  kNoProcess
+};
 
 // What a worker leaves in memory that it shares with the helper, and the helper sends on, with the text behind it.
 struct Report {
@@ -218,7 +229,8 @@ Result<std::string> answer_of(const Report& report, std::string text, const Help
     case Ending::kStopped:
       return runtime_error("its helper process was stopped (" + std::string(::strsignal(report.signal)) + ")");
     case Ending::kOverdue:
-      return runtime_error("its helper process was given no time to compute for " + std::to_string(kWallSeconds) + " s");
+      return runtime_error("its helper process was given no time to compute for " + std::to_string(kWallSeconds) +
+                           " s");
     case Ending::kNoProcess:
       break;
   }

@@ -77,8 +77,8 @@ class AnswerParser {
   // Of a Jinja template. An error quotes the place. REQUIRES: the process has one thread (HelperProcess).
   static Result<AnswerParser> open(std::string template_source);
 
-  // Errors (kInput) say what is wrong with the conversation, its tools or the schema; others (kRuntime), why nothing can
-  // be said now. Schemas that were refused lately are known.
+  // Errors (kInput) say what is wrong with the conversation, its tools or the schema; others (kRuntime), why nothing
+  // can be said now. Schemas that were refused lately are known.
   Result<AnswerFormat> format(const AnswerRequest& request) const;
 
   // Reads an answer, or with `partial` the beginning of one, whose last words are left out where they may become a

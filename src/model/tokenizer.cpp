@@ -154,7 +154,7 @@ Result<std::vector<Token>> Tokenizer::encode(std::string_view text, bool add_spe
     try {
       tokens = impl_->tokenize(text, add_special, parse_special);
     } catch (const std::exception& e) {
-      tokens = runtime_error(std::string("libllama cannot tokenize the text: ") + e.what());
+      tokens = input_error(std::string("libllama cannot tokenize the text: ") + e.what());
     }
   };
   if (!needs_stack) {

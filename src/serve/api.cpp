@@ -16,6 +16,7 @@
 #include "serve/json_values.h"
 #include "serve/message_reader.h"
 #include "serve/messages_form.h"
+#include "serve/policy.h"
 #include "serve/responses_form.h"
 #include "serve/status_pages.h"
 #include "serve/teller.h"
@@ -88,13 +89,15 @@ std::vector<std::string> stops_of(const Asked& asked) {
 
 }  // namespace
 
-// One of the three ways in which it is answered.
+// One of the four ways in which it is answered.
 struct ServeApi::Route {
   std::string_view method, path;  // a path that ends in * stands for all that begin so
-  // At once.
+  // At once, without a body.
   ApiResult<Json> (ServeApi::*answer)(const HttpRequest&) const = nullptr;
-  // By a look at the engine.
+  // By a look at the engine, likewise.
   void (ServeApi::*look)(const std::shared_ptr<Exchange>&) = nullptr;
+  // By what a body says.
+  ApiResult<Json> (ServeApi::*tell)(const nlohmann::json& body) const = nullptr;
   // By what the engine generates: what a body asks for, and how it is told.
   ApiResult<Asked> (*read)(const Session&, const ServeDefaults&, const nlohmann::json& body) = nullptr;
   std::unique_ptr<AnswerForm> (*form)(const Asked&, const std::string& model) = nullptr;
@@ -107,12 +110,12 @@ std::span<const ServeApi::Route> ServeApi::routes() {
       {.method = "POST", .path = "/v1/completions", .read = read_completion, .form = completion_form},
       {.method = "POST", .path = "/v1/responses", .read = read_responses, .form = responses_form},
       {.method = "POST", .path = "/v1/messages", .read = read_messages_request, .form = messages_form},
-      {.method = "POST", .path = "/v1/messages/count_tokens", .answer = &ServeApi::count_tokens},
+      {.method = "POST", .path = "/v1/messages/count_tokens", .tell = &ServeApi::count_tokens},
       {.method = "GET", .path = "/v1/models", .answer = &ServeApi::models},
       {.method = "GET", .path = "/v1/models/*", .answer = &ServeApi::model},
-      {.method = "POST", .path = "/tokenize", .answer = &ServeApi::tokenize},
-      {.method = "POST", .path = "/detokenize", .answer = &ServeApi::detokenize},
-      {.method = "POST", .path = "/apply-template", .answer = &ServeApi::apply_template},
+      {.method = "POST", .path = "/tokenize", .tell = &ServeApi::tokenize},
+      {.method = "POST", .path = "/detokenize", .tell = &ServeApi::detokenize},
+      {.method = "POST", .path = "/apply-template", .tell = &ServeApi::apply_template},
       {.method = "GET", .path = "/health", .answer = &ServeApi::health, .open = true},
       {.method = "GET", .path = "/metrics", .look = &ServeApi::metrics},
       {.method = "GET", .path = "/props", .answer = &ServeApi::props},
@@ -148,6 +151,17 @@ ServeApi::ServeApi(const Session& session, EngineThread& engine, ServeDefaults d
 ServeApi::~ServeApi() {
   stop();
   telling_.join();
+}
+
+void ServeApi::stop() {
+  reading_.join();  // which gives work to the others
+  reading_more_.join();
+  reading_forms_.join();
+}
+
+boost::asio::thread_pool& ServeApi::readers(Effort effort) {
+  if (effort == Effort::kForm) return reading_forms_;
+  return effort == Effort::kMuch ? reading_more_ : reading_;
 }
 
 HttpServer::Handler ServeApi::handler() {
@@ -191,34 +205,62 @@ bool ServeApi::is_known(const HttpRequest& request) const {
   return by_bearer || by_key;
 }
 
+// Of the server's thread.
 void ServeApi::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
-  boost::asio::post(reading_, [this, request = std::move(request), exchange = std::move(exchange)] {
-    const auto fail = [&](int status, const std::string& message) {
-      const ApiError error{.status = status, .message = message, .param = "", .code = ""};
-      exchange->reply(reply_of(error, errors_at(request.path)));
-    };
-    try {
-      const Route& route = *find_route(request);
-      if (route.read != nullptr) return generate(route, request, exchange);
-      if (route.look != nullptr) return (this->*route.look)(exchange);
-      const auto answer = (this->*route.answer)(request);
-      exchange->reply(answer ? HttpReply{.status = 200, .body = text_of(*answer)}
-                             : reply_of(answer.error(), errors_at(request.path)));
-    } catch (const std::bad_alloc&) {
-      fail(503, "there is too little memory for this request now: ask again later, or for less");
-    } catch (const std::exception& error) {
-      fail(500, error.what());
-    }
+  const Route& route = *find_route(request);
+  if (route.look != nullptr) return guarded(route, exchange, [&] { (this->*route.look)(exchange); });
+  if (route.answer != nullptr)
+    return guarded(route, exchange, [&] { reply(route, (this->*route.answer)(request), *exchange); });
+  boost::asio::thread_pool& first = readers(request.body.size() > policy::kMuchBody ? Effort::kMuch : Effort::kLittle);
+  boost::asio::post(first, [this, &route, request = std::move(request), exchange = std::move(exchange)] {
+    guarded(route, exchange, [&] { read(route, request, exchange); });
   });
 }
 
-void ServeApi::generate(const Route& route, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-  const ErrorForm errors = errors_at(request.path);
+// Has a body served, by another thread if it takes much.
+void ServeApi::read(const Route& route, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  if (exchange->gone()) return;
+  auto body = parse_body(request.body);
+  if (!body) return exchange->reply(reply_of(body.error(), errors_at(route.path)));
+  const Effort effort = effort_of(*body);
+  if (effort == Effort::kLittle) return serve(route, *body, exchange);
+  boost::asio::post(readers(effort), [this, &route, body = std::move(*body), exchange] {
+    guarded(route, exchange, [&] { serve(route, body, exchange); });
+  });
+}
+
+void ServeApi::serve(const Route& route, const nlohmann::json& body, const std::shared_ptr<Exchange>& exchange) {
+  if (exchange->gone()) return;
+  if (route.read != nullptr) return generate(route, body, exchange);
+  reply(route, (this->*route.tell)(body), *exchange);
+}
+
+// Does it; what it throws becomes the reply.
+template <class Do>
+void ServeApi::guarded(const Route& route, const std::shared_ptr<Exchange>& exchange, Do act) const {
+  const auto fail = [&](int status, const std::string& message) {
+    const ApiError error{.status = status, .message = message, .param = "", .code = ""};
+    exchange->reply(reply_of(error, errors_at(route.path)));
+  };
+  try {
+    act();
+  } catch (const std::bad_alloc&) {
+    fail(503, "there is too little memory for this request now: ask again later, or for less");
+  } catch (const std::exception& error) {
+    fail(500, error.what());
+  }
+}
+
+void ServeApi::reply(const Route& route, const ApiResult<Json>& answer, Exchange& exchange) {
+  exchange.reply(answer ? HttpReply{.status = 200, .body = text_of(*answer)}
+                        : reply_of(answer.error(), errors_at(route.path)));
+}
+
+void ServeApi::generate(const Route& route, const nlohmann::json& body, const std::shared_ptr<Exchange>& exchange) {
+  const ErrorForm errors = errors_at(route.path);
   const auto refuse = [&](const ApiError& error) { exchange->reply(reply_of(error, errors)); };
   if (draining_) return refuse(draining_error());
-  const auto body = parse_body(request.body);
-  if (!body) return refuse(body.error());
-  auto asked = route.read(session_, defaults_, *body);
+  auto asked = route.read(session_, defaults_, body);
   if (!asked) return refuse(asked.error());
   const Teller::Way way{.api = asked->api,
                         .choices = asked->choices,
@@ -287,8 +329,7 @@ ApiResult<Json> ServeApi::models(const HttpRequest&) const {
   return Json{{"object", "list"}, {"data", Json::array({std::move(only)})}};
 }
 
-ApiResult<Json> ServeApi::tokenize(const HttpRequest& request) const {
-  SLUICE_API_TRY(const auto body, parse_body(request.body));
+ApiResult<Json> ServeApi::tokenize(const nlohmann::json& body) const {
   const BodyReader reader(body, {"content", "add_special", "parse_special"});
   SLUICE_API_TRY_STATUS(reader.check());
   SLUICE_API_TRY(const std::string content, reader.text("content"));
@@ -299,8 +340,7 @@ ApiResult<Json> ServeApi::tokenize(const HttpRequest& request) const {
   return Json{{"tokens", *tokens}};
 }
 
-ApiResult<Json> ServeApi::detokenize(const HttpRequest& request) const {
-  SLUICE_API_TRY(const auto body, parse_body(request.body));
+ApiResult<Json> ServeApi::detokenize(const nlohmann::json& body) const {
   const BodyReader reader(body, {"tokens"});
   SLUICE_API_TRY_STATUS(reader.check());
   const auto ids = body.find("tokens");
@@ -309,21 +349,19 @@ ApiResult<Json> ServeApi::detokenize(const HttpRequest& request) const {
   return Json{{"content", session_.tokenizer().decode(tokens, /*special=*/true)}};
 }
 
-ApiResult<Json> ServeApi::count_tokens(const HttpRequest& request) const {
-  SLUICE_API_TRY(const auto body, parse_body(request.body));
+ApiResult<Json> ServeApi::count_tokens(const nlohmann::json& body) const {
   SLUICE_API_TRY(const size_t n, count_input_tokens(session_, defaults_, body));
   return Json{{"input_tokens", n}};
 }
 
-ApiResult<Json> ServeApi::apply_template(const HttpRequest& request) const {
-  SLUICE_API_TRY(const auto body, parse_body(request.body));
+ApiResult<Json> ServeApi::apply_template(const nlohmann::json& body) const {
   const BodyReader reader(body, {"messages"});
   SLUICE_API_TRY_STATUS(reader.check());
   const auto given = body.find("messages");
   if (given == body.end()) return bad_parameter("messages", "is missing");
   SLUICE_API_TRY(const auto messages, read_messages(*given, "messages"));
   auto prompt = session_.render(messages);
-  if (!prompt) return bad_parameter("messages", prompt.error().message);
+  if (!prompt) return cannot_read("messages", prompt.error());
   return Json{{"prompt", *prompt}};
 }
 

@@ -17,8 +17,9 @@
 
 namespace sluice {
 
-// Bodies are read, and prompts made tokens, by a thread of its own: a long one holds up neither the sockets nor the
-// engine.
+// What has no body is answered by the server's thread, at once. Bodies are read, and prompts made tokens, by threads of
+// their own, one for each kind of work: what takes long for one client holds up neither the sockets nor the engine, nor
+// who asks for less.
 class ServeApi {
  public:
   // api_key: what clients must know; empty: nothing. REQUIRES: the session outlives it, and the engine's thread
@@ -27,7 +28,7 @@ class ServeApi {
   ~ServeApi();
 
   // What was asked before is given to the engine; nothing is after that. REQUIRES: no handler is called any more.
-  void stop() { reading_.join(); }
+  void stop();
 
   HttpServer::Handler handler();
   // From now on nothing is generated for who comes. Thread safety: any thread.
@@ -42,17 +43,23 @@ class ServeApi {
 
   std::optional<HttpReply> screen(const HttpRequest& request) const;
   void handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
+  void read(const Route& route, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void serve(const Route& route, const nlohmann::json& body, const std::shared_ptr<Exchange>& exchange);
+  template <class Do>
+  void guarded(const Route& route, const std::shared_ptr<Exchange>& exchange, Do act) const;
+  static void reply(const Route& route, const ApiResult<Json>& answer, Exchange& exchange);
+  boost::asio::thread_pool& readers(Effort effort);
   bool is_known(const HttpRequest& request) const;
 
   ApiResult<Json> health(const HttpRequest& request) const;
   ApiResult<Json> props(const HttpRequest& request) const;
   ApiResult<Json> models(const HttpRequest& request) const;
   ApiResult<Json> model(const HttpRequest& request) const;
-  ApiResult<Json> tokenize(const HttpRequest& request) const;
-  ApiResult<Json> detokenize(const HttpRequest& request) const;
-  ApiResult<Json> count_tokens(const HttpRequest& request) const;
-  ApiResult<Json> apply_template(const HttpRequest& request) const;
-  void generate(const Route& route, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  ApiResult<Json> tokenize(const nlohmann::json& body) const;
+  ApiResult<Json> detokenize(const nlohmann::json& body) const;
+  ApiResult<Json> count_tokens(const nlohmann::json& body) const;
+  ApiResult<Json> apply_template(const nlohmann::json& body) const;
+  void generate(const Route& route, const nlohmann::json& body, const std::shared_ptr<Exchange>& exchange);
   void metrics(const std::shared_ptr<Exchange>& exchange);
   void slots(const std::shared_ptr<Exchange>& exchange);
 
@@ -62,8 +69,8 @@ class ServeApi {
   std::string api_key_;
   std::time_t opened_;
   std::atomic<bool> draining_ = false;
-  boost::asio::thread_pool reading_{1};  // requests
-  boost::asio::thread_pool telling_{1};  // of answers that have to be read
+  boost::asio::thread_pool reading_{1}, reading_more_{1}, reading_forms_{1};  // bodies, by Effort
+  boost::asio::thread_pool telling_{1};                                       // of answers that have to be read
 };
 
 }  // namespace sluice

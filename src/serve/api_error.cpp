@@ -42,4 +42,13 @@ tl::unexpected<ApiError> bad_parameter(std::string param, const std::string& mes
       {.status = 400, .message = param + ": " + message, .param = param, .code = "invalid_value"});
 }
 
+tl::unexpected<ApiError> cannot_read(const std::string& param, const Error& error) {
+  if (error.kind == ErrorKind::kInput) return bad_parameter(param, error.message);
+  return tl::unexpected<ApiError>({.status = 503,
+                                   .message = param + " can't be read now: " + error.message +
+                                              "; ask again, and if that does not help, start the server again",
+                                   .param = param,
+                                   .code = "reader_unavailable"});
+}
+
 }  // namespace sluice

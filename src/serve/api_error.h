@@ -27,6 +27,8 @@ using ApiStatus = ApiResult<void>;
 
 // 400: a parameter is not as it should be.
 tl::unexpected<ApiError> bad_parameter(std::string param, const std::string& message);
+// What reading a parameter came to: likewise if it is wrong (kInput), else 503.
+tl::unexpected<ApiError> cannot_read(const std::string& param, const Error& error);
 
 }  // namespace sluice
 

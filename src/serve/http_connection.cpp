@@ -58,6 +58,7 @@ class HttpConnection::Reply : public Exchange {
   explicit Reply(HttpConnection& connection)
       : connection_(connection.weak_from_this()),
         executor_(connection.socket_.get_executor()),
+        closed_(connection.closed_),
         number_(connection.number_) {}
 
   void reply(HttpReply reply) override {
@@ -76,6 +77,7 @@ class HttpConnection::Reply : public Exchange {
       if (connection->number_ == number) connection->gone_ = std::move(gone);
     });
   }
+  bool gone() const override { return *closed_; }
 
  private:
   template <class Do>
@@ -90,6 +92,7 @@ class HttpConnection::Reply : public Exchange {
 
   std::weak_ptr<HttpConnection> connection_;
   asio::any_io_executor executor_;
+  std::shared_ptr<const std::atomic<bool>> closed_;
   uint64_t number_;
 };
 
@@ -284,6 +287,7 @@ void HttpConnection::gone() {
 void HttpConnection::close() {
   if (state_ == State::kEnded) return;
   state_ = State::kEnded;
+  *closed_ = true;
   stop_timer();
   error_code ignored;
   socket_.close(ignored);

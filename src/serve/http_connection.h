@@ -75,6 +75,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   uint64_t counted_ = 0;       // bytes of its body, in Shared::body_bytes
   bool exchanging_ = false;    // in Shared::exchanges
   std::function<void()> gone_;
+  const std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);
   std::string waiting_, going_;  // bytes to be sent, and being sent
   bool writing_ = false;
   size_t lingered_ = 0;

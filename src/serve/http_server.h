@@ -40,6 +40,8 @@ class Exchange {
   virtual void end_stream() = 0;
   // Has `gone` called, by the server's thread, when the client goes away before all is said; at once if it has.
   virtual void on_gone(std::function<void()> gone) = 0;
+  // Whether it has, so that nobody hears what is said.
+  virtual bool gone() const = 0;
 };
 
 struct HttpOptions {

@@ -12,6 +12,8 @@ inline constexpr uint32_t kLongestHead = 16 << 10;
 inline constexpr uint64_t kLongestBody = uint64_t{8} << 20;
 // Bytes of bodies that are being read or answered, of all connections together.
 inline constexpr uint64_t kMostBodies = uint64_t{256} << 20;
+// Bytes of a body from which on it is read where it holds up nobody with a shorter one.
+inline constexpr uint64_t kMuchBody = uint64_t{256} << 10;
 // Levels of JSON in a body: no request of the API has more than a few.
 inline constexpr int kDeepestBody = 64;
 // Stop strings of a request, and bytes of each.

@@ -1,6 +1,7 @@
 #include "serve/request_reader.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <random>
 #include <utility>
 
@@ -76,15 +77,24 @@ ApiStatus read_method(const Session& session, const json& body, Asked& asked) {
 
 using ReadParameter = ApiStatus (*)(const std::string& name, const json& value, Asked& asked);
 
+bool is_of_type(const json& value, std::initializer_list<const char*> types) {
+  const json type = value.is_object() ? value.value("type", json()) : value;
+  return std::ranges::any_of(types, [&](const char* one) { return type == one; });
+}
+
 // The answer is to be of a grammar.
 ApiStatus take_grammar(const Session& session, const GrammarSource& source, const std::string& param, Asked& asked) {
   if (session.grammars() == nullptr) return bad_parameter(param, "answers of this server are of no form: leave it out");
   if (is_lossy(asked.spec.sampling.rule))
     return bad_parameter(param, "guesses are verified by a lossy rule here: start the server without --lossy");
   auto grammar = session.grammars()->read(source);
-  if (!grammar) return bad_parameter(param, grammar.error().message);
+  if (!grammar) return cannot_read(param, grammar.error());
   asked.spec.sampling.grammar = std::move(*grammar);
   return {};
+}
+
+ApiStatus take_form(const Session& session, Asked& asked) {
+  return asked.form ? take_grammar(session, asked.form->source, asked.form->param, asked) : ApiStatus();
 }
 
 // Empty: it is none of JSON.
@@ -103,7 +113,6 @@ ApiResult<Asked> read_generation(Api api, const Session& session, const ServeDef
   asked.spec.sampling.seed = defaults.seed ? *defaults.seed : std::random_device()();
   for (const auto& [name, value] : body.items()) SLUICE_API_TRY_STATUS(read(name, value, asked));
   SLUICE_API_TRY_STATUS(check_parameters(asked));
-  if (asked.form) SLUICE_API_TRY_STATUS(take_grammar(session, asked.form->source, asked.form->param, asked));
   if (const Status good = check(asked.spec.sampling, session.tokenizer().size()); !good)
     return bad_parameter("logit_bias", good.error().message);
   return asked;
@@ -174,7 +183,7 @@ ApiResult<Session::Question> question_of(const ConversationApi& api, const Sessi
     return bad_parameter(api.param, "the model has no chat template: ask /v1/completions for a text");
   const bool tools = !request.conversation.tools.empty();
   auto question = session.question(std::move(request));
-  if (!question) return bad_parameter(tools ? "tools" : api.param, question.error().message);
+  if (!question) return cannot_read(tools ? "tools" : api.param, question.error());
   return std::move(*question);
 }
 
@@ -189,7 +198,7 @@ ApiResult<Asked> read_conversation(const ConversationApi& api, const Session& se
                                    const json& body) {
   SLUICE_API_TRY(AnswerRequest request, read_input(api, session, body));
   SLUICE_API_TRY(Asked asked, read_generation(api.api, session, defaults, body, api.read_parameter));
-  const bool forced = request.tool_choice == ToolChoice::kRequired;
+  const bool is_forced = request.tool_choice == ToolChoice::kRequired;
   if (asked.form && !request.conversation.tools.empty() && request.tool_choice != ToolChoice::kNone)
     return bad_parameter(asked.form->param, "an answer of this form calls no tools: leave them out");
   if (asked.form) request.schema = schema_of(asked.form->source);
@@ -199,15 +208,26 @@ ApiResult<Asked> read_conversation(const ConversationApi& api, const Session& se
   // A form of the client's own is none of the family's.
   if (asked.form && schema_of(asked.form->source).empty()) asked.format.reset();
   if (asked.format) asked.shown = tokens_of(asked.format->shown, session.tokenizer());
-  if (forced) {
+  if (is_forced) {
     SLUICE_API_TRY_STATUS(take_family_grammar(session, "tool_choice", asked));
-  } else if (asked.form && asked.format && !asked.format->reasoning_begin.empty() && !asked.format->grammar.empty()) {
-    SLUICE_API_TRY_STATUS(take_family_grammar(session, asked.form->param, asked));
+  } else if (asked.form) {
+    const bool reasons = asked.format && !asked.format->reasoning_begin.empty() && !asked.format->grammar.empty();
+    SLUICE_API_TRY_STATUS(reasons ? take_family_grammar(session, asked.form->param, asked) : take_form(session, asked));
   }
   return asked;
 }
 
 }  // namespace
+
+Effort effort_of(const json& body) {
+  const json text = body.value("text", json());
+  const bool in_form = is_given(body, "json_schema") || is_given(body, "grammar") || is_given(body, "regex") ||
+                       (is_given(body, "response_format") && !is_of_type(body["response_format"], {"text"})) ||
+                       (text.is_object() && is_given(text, "format") && !is_of_type(text["format"], {"text"})) ||
+                       (is_given(body, "tool_choice") && !is_of_type(body["tool_choice"], {"auto", "none"}));
+  if (in_form) return Effort::kForm;
+  return is_given(body, "tools") ? Effort::kMuch : Effort::kLittle;
+}
 
 ApiResult<Asked> read_chat(const Session& session, const ServeDefaults& defaults, const json& body) {
   return read_conversation(kChatApi, session, defaults, body);
@@ -253,6 +273,7 @@ ApiResult<Asked> read_completion(const Session& session, const ServeDefaults& de
     return bad_parameter("prompt", "must be a text or a list of token ids");
   }
   SLUICE_API_TRY_STATUS(take_prompt(session, std::move(tokens), "prompt", asked));
+  SLUICE_API_TRY_STATUS(take_form(session, asked));
   return asked;
 }
 

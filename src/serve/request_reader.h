@@ -20,6 +20,14 @@ struct ServeDefaults {
   std::optional<uint64_t> seed;       // none: a new one for each
 };
 
+// What it takes to read what a body asks for, beside its length.
+enum class Effort : uint8_t {
+  kLittle,
+  kMuch,  // schemas of tools, which the family's grammar is made of
+  kForm,  // a form is compiled
+};
+Effort effort_of(const nlohmann::json& body);
+
 // Of POST /v1/chat/completions, /v1/completions, /v1/responses and /v1/messages.
 ApiResult<Asked> read_chat(const Session& session, const ServeDefaults& defaults, const nlohmann::json& body);
 ApiResult<Asked> read_completion(const Session& session, const ServeDefaults& defaults, const nlohmann::json& body);

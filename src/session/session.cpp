@@ -320,7 +320,12 @@ Result<Session::Question> Session::question(AnswerRequest request) const {
   Question question;
   if (answers() != nullptr && (mended || reasons_)) {
     auto format = answers_->format(request);
-    if (!format && mended) return tl::unexpected<Error>(std::move(format).error());
+    if (!format && !request.schema.empty()) {
+      request.schema.clear();
+      format = answers_->format(request);
+    }
+    const bool unavailable = !format && format.error().kind == ErrorKind::kRuntime;
+    if (!format && (mended || unavailable)) return tl::unexpected<Error>(std::move(format).error());
     if (format) question.format = std::move(*format);  // else the answer is a text as it stands
   }
   if (!mended || answers() == nullptr) {

@@ -92,7 +92,8 @@ class Session {
     std::vector<Token> prompt;
     std::optional<AnswerFormat> format;
   };
-  // messages and tools: of the conversation nothing else is read.
+  // messages and tools: of the conversation nothing else is read. A schema that the parser does not take is left out:
+  // then the format has no grammar of it.
   Result<Question> question(AnswerRequest request) const;
 
   // What to ask of the engine for a prompt; method `auto` begins as the plan says, or as the best

@@ -29,6 +29,7 @@ class Kept : public Exchange {
   void stream(std::string events) override { events_ += events; }
   void end_stream() override { replied_.set_value({.status = 200, .body = events_}); }
   void on_gone(std::function<void()>) override {}
+  bool gone() const override { return false; }
   HttpReply wait() { return replied_.get_future().get(); }
 
  private:

@@ -18,21 +18,6 @@ using nlohmann::json;
 constexpr const char* kChat = "/v1/chat/completions";
 constexpr const char* kText = "/v1/completions";
 
-// As `sluice serve` opens it.
-Session open_whole(const std::string& model) {
-  SessionOptions options{.model = model, .stages = 2, .threads = 1};
-  options.request.method = "surge";
-  options.reads_answers = true;
-  auto opened = Session::open(options);
-  if (!opened) throw std::runtime_error(opened.error().message);
-  return std::move(*opened);
-}
-
-const Session& whole_session() {
-  static const Session session = open_whole(served_model());
-  return session;
-}
-
 // Of a family that begins what it says by a mark, where it does not call at once.
 std::string calling_template() {
   std::ifstream file(std::filesystem::path(SLUICE_SOURCE_DIR) /

@@ -64,6 +64,20 @@ const Session& slow_session() {
 
 Session slow_session_of(const std::string& model) { return open_session(model, slow_profile()); }
 
+Session open_whole(const std::string& model) {
+  SessionOptions options{.model = model, .stages = 2, .threads = 1};
+  options.request.method = "surge";
+  options.reads_answers = true;
+  auto opened = Session::open(options);
+  if (!opened) throw std::runtime_error(opened.error().message);
+  return std::move(*opened);
+}
+
+const Session& whole_session() {
+  static const Session session = open_whole(served_model());
+  return session;
+}
+
 std::unique_ptr<Server> serve(const ServerOptions& options, const Session& session) {
   ServerOptions any_port = options;
   any_port.http.port = 0;

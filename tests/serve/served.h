@@ -20,6 +20,10 @@ const Session& slow_session();
 Session slow_session_of(const std::string& model);
 const std::string& served_model();  // its file
 
+// As `sluice serve` opens it: answers are read, and may be of a form.
+Session open_whole(const std::string& model);
+const Session& whole_session();  // of the model above; opened once a program
+
 std::unique_ptr<Server> serve(const ServerOptions& options = {}, const Session& session = served_session());
 
 // What POST /v1/completions or /v1/chat/completions (if there are messages) must answer to this: the text, by plain
