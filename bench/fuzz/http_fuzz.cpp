@@ -22,7 +22,7 @@
 namespace {
 
 using namespace sluice;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 void check(bool right) {
   if (!right) std::abort();

@@ -97,9 +97,9 @@ struct ServeApi::Route {
   // By a look at the engine, likewise.
   void (ServeApi::*look)(const std::shared_ptr<Exchange>&) = nullptr;
   // By what a body says.
-  ApiResult<Json> (ServeApi::*tell)(const nlohmann::json& body) const = nullptr;
+  ApiResult<Json> (ServeApi::*tell)(const Json& body) const = nullptr;
   // By what the engine generates: what a body asks for, and how it is told.
-  ApiResult<Asked> (*read)(const Session&, const ServeDefaults&, const nlohmann::json& body) = nullptr;
+  ApiResult<Asked> (*read)(const Session&, const ServeDefaults&, const Json& body) = nullptr;
   std::unique_ptr<AnswerForm> (*form)(const Asked&, const std::string& model) = nullptr;
   bool open = false;  // to who has no key
 };
@@ -229,7 +229,7 @@ void ServeApi::read(const Route& route, const HttpRequest& request, const std::s
   });
 }
 
-void ServeApi::serve(const Route& route, const nlohmann::json& body, const std::shared_ptr<Exchange>& exchange) {
+void ServeApi::serve(const Route& route, const Json& body, const std::shared_ptr<Exchange>& exchange) {
   if (exchange->gone()) return;
   if (route.read != nullptr) return generate(route, body, exchange);
   reply(route, (this->*route.tell)(body), *exchange);
@@ -256,7 +256,7 @@ void ServeApi::reply(const Route& route, const ApiResult<Json>& answer, Exchange
                         : reply_of(answer.error(), errors_at(route.path)));
 }
 
-void ServeApi::generate(const Route& route, const nlohmann::json& body, const std::shared_ptr<Exchange>& exchange) {
+void ServeApi::generate(const Route& route, const Json& body, const std::shared_ptr<Exchange>& exchange) {
   const ErrorForm errors = errors_at(route.path);
   const auto refuse = [&](const ApiError& error) { exchange->reply(reply_of(error, errors)); };
   if (draining_) return refuse(draining_error());
@@ -329,7 +329,7 @@ ApiResult<Json> ServeApi::models(const HttpRequest&) const {
   return Json{{"object", "list"}, {"data", Json::array({std::move(only)})}};
 }
 
-ApiResult<Json> ServeApi::tokenize(const nlohmann::json& body) const {
+ApiResult<Json> ServeApi::tokenize(const Json& body) const {
   const BodyReader reader(body, {"content", "add_special", "parse_special"});
   SLUICE_API_TRY_STATUS(reader.check());
   SLUICE_API_TRY(const std::string content, reader.text("content"));
@@ -340,7 +340,7 @@ ApiResult<Json> ServeApi::tokenize(const nlohmann::json& body) const {
   return Json{{"tokens", *tokens}};
 }
 
-ApiResult<Json> ServeApi::detokenize(const nlohmann::json& body) const {
+ApiResult<Json> ServeApi::detokenize(const Json& body) const {
   const BodyReader reader(body, {"tokens"});
   SLUICE_API_TRY_STATUS(reader.check());
   const auto ids = body.find("tokens");
@@ -349,12 +349,12 @@ ApiResult<Json> ServeApi::detokenize(const nlohmann::json& body) const {
   return Json{{"content", session_.tokenizer().decode(tokens, /*special=*/true)}};
 }
 
-ApiResult<Json> ServeApi::count_tokens(const nlohmann::json& body) const {
+ApiResult<Json> ServeApi::count_tokens(const Json& body) const {
   SLUICE_API_TRY(const size_t n, count_input_tokens(session_, defaults_, body));
   return Json{{"input_tokens", n}};
 }
 
-ApiResult<Json> ServeApi::apply_template(const nlohmann::json& body) const {
+ApiResult<Json> ServeApi::apply_template(const Json& body) const {
   const BodyReader reader(body, {"messages"});
   SLUICE_API_TRY_STATUS(reader.check());
   const auto given = body.find("messages");

@@ -44,7 +44,7 @@ class ServeApi {
   std::optional<HttpReply> screen(const HttpRequest& request) const;
   void handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
   void read(const Route& route, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
-  void serve(const Route& route, const nlohmann::json& body, const std::shared_ptr<Exchange>& exchange);
+  void serve(const Route& route, const Json& body, const std::shared_ptr<Exchange>& exchange);
   template <class Do>
   void guarded(const Route& route, const std::shared_ptr<Exchange>& exchange, Do act) const;
   static void reply(const Route& route, const ApiResult<Json>& answer, Exchange& exchange);
@@ -55,11 +55,11 @@ class ServeApi {
   ApiResult<Json> props(const HttpRequest& request) const;
   ApiResult<Json> models(const HttpRequest& request) const;
   ApiResult<Json> model(const HttpRequest& request) const;
-  ApiResult<Json> tokenize(const nlohmann::json& body) const;
-  ApiResult<Json> detokenize(const nlohmann::json& body) const;
-  ApiResult<Json> count_tokens(const nlohmann::json& body) const;
-  ApiResult<Json> apply_template(const nlohmann::json& body) const;
-  void generate(const Route& route, const nlohmann::json& body, const std::shared_ptr<Exchange>& exchange);
+  ApiResult<Json> tokenize(const Json& body) const;
+  ApiResult<Json> detokenize(const Json& body) const;
+  ApiResult<Json> count_tokens(const Json& body) const;
+  ApiResult<Json> apply_template(const Json& body) const;
+  void generate(const Route& route, const Json& body, const std::shared_ptr<Exchange>& exchange);
   void metrics(const std::shared_ptr<Exchange>& exchange);
   void slots(const std::shared_ptr<Exchange>& exchange);
 

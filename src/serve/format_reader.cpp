@@ -2,13 +2,14 @@
 
 #include <utility>
 
+#include "serve/json_values.h"
 #include "wire/sampling.h"
 
 namespace sluice {
 
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 ApiStatus take(GrammarKind kind, std::string text, const std::string& param, Asked& asked) {
   if (asked.form) return bad_parameter(param, asked.form->param + " says in which form the answer is: leave one out");
@@ -25,6 +26,12 @@ ApiStatus take_text(GrammarKind kind, const json& value, const std::string& para
   return take(kind, value.get<std::string>(), param, asked);
 }
 
+json type_of(const json& format) { return format.is_object() ? format.value("type", json()) : json(); }
+
+tl::unexpected<ApiError> unknown_type(const std::string& param) {
+  return bad_parameter(param, R"(must be {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", …})");
+}
+
 }  // namespace
 
 ApiStatus read_json_schema(const json& value, const std::string& param, Asked& asked) {
@@ -33,17 +40,27 @@ ApiStatus read_json_schema(const json& value, const std::string& param, Asked& a
 }
 
 ApiStatus read_response_format(const json& value, const std::string& param, Asked& asked) {
-  const json type = value.is_object() ? value.value("type", json()) : json();
+  const json type = type_of(value);
   if (type == "text") return {};
   if (type == "json_object")
     return value.contains("schema") ? read_json_schema(value["schema"], param + ".schema", asked)
                                     : take(GrammarKind::kJson, "", param, asked);
-  if (type != "json_schema")
-    return bad_parameter(param, R"(must be {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", …})");
+  if (type != "json_schema") return unknown_type(param);
   const json named = value.value("json_schema", json());
   if (!named.is_object() || !named.contains("schema"))
     return bad_parameter(param + ".json_schema", R"(must be {"name": …, "schema": {…}})");
   return read_json_schema(named["schema"], param + ".json_schema.schema", asked);
+}
+
+ApiStatus read_text_format(const json& value, const std::string& param, Asked& asked) {
+  const json type = type_of(value);
+  if (type != "text" && type != "json_object" && type != "json_schema") return unknown_type(param);
+  SLUICE_API_TRY_STATUS(check_members(value, param, {"type", "name", "schema", "strict", "description"}));
+  if (type == "text") return {};
+  if (type == "json_object") return take(GrammarKind::kJson, "", param, asked);
+  SLUICE_API_TRY_STATUS(read_member(value, "name", param));
+  if (!is_given(value, "schema")) return bad_parameter(param + ".schema", "is missing");
+  return read_json_schema(value["schema"], param + ".schema", asked);
 }
 
 ApiStatus read_grammar(const json& value, const std::string& param, Asked& asked) {

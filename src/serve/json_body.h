@@ -8,7 +8,8 @@
 
 namespace sluice {
 
-// The object that a body holds. Errors (400): it is no JSON, nests too deeply, is not UTF-8, or no object.
-ApiResult<nlohmann::json> parse_body(std::string_view body);
+// The object that a body holds, members in the order in which they came; of two of one name the second. Errors (400):
+// it is no JSON, nests too deeply, has too many members, is not UTF-8, or no object.
+ApiResult<nlohmann::ordered_json> parse_body(std::string_view body);
 
 }  // namespace sluice

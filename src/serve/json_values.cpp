@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 ApiResult<double> read_number(const json& value, const std::string& param, double low, double high, bool above) {
   const double x = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
@@ -53,8 +53,6 @@ bool is_given(const json& body, const char* param) {
   const auto at = body.find(param);
   return at != body.end() && !at->is_null();
 }
-
-nlohmann::ordered_json in_order(const json& value) { return nlohmann::ordered_json::parse(value.dump()); }
 
 ApiStatus read_idle(const std::string& name, const json& value, const std::vector<IdleParameter>& all) {
   if (value.is_null()) return {};

@@ -11,7 +11,7 @@ namespace sluice {
 
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 // A call that an earlier answer made, as this API writes it.
 ApiStatus check_call(const json& call, const std::string& param) {
@@ -34,7 +34,7 @@ ApiStatus read_more(const std::string& name, const json& value, const std::strin
   } else if (!value.is_string()) {
     return bad_parameter(param, "must be a text");
   }
-  read.extra[name] = in_order(value);
+  read.extra[name] = value;
   return {};
 }
 
@@ -80,9 +80,9 @@ bool is_function(const json& function, const char* schema) {
          is("description", &json::is_string) && is(schema, &json::is_object) && is("strict", &json::is_boolean);
 }
 
-ApiResult<nlohmann::ordered_json> read_chat_tool(const json& tool, const std::string& param) {
+ApiResult<json> read_chat_tool(const json& tool, const std::string& param) {
   const json function = tool.is_object() ? tool.value("function", json()) : json();
-  if (is_function(function, "parameters") && tool.value("type", json()) == "function") return in_order(tool);
+  if (is_function(function, "parameters") && tool.value("type", json()) == "function") return tool;
   return bad_parameter(param,
                        R"(must be {"type": "function", "function": {"name": …, "description": …, "parameters": {…}}})");
 }
@@ -130,11 +130,11 @@ ApiResult<std::string> read_text(const json& content, const std::string& param, 
   return text;
 }
 
-nlohmann::ordered_json tool_of(const json& flat, const char* schema) {
+json tool_of(const json& flat, const char* schema) {
   if (!is_function(flat, schema)) return nullptr;
-  nlohmann::ordered_json function = {{"name", flat["name"].get<std::string>()}};
+  json function = {{"name", flat["name"].get<std::string>()}};
   if (is_given(flat, "description")) function["description"] = flat["description"].get<std::string>();
-  if (is_given(flat, schema)) function["parameters"] = in_order(flat[schema]);
+  if (is_given(flat, schema)) function["parameters"] = flat[schema];
   return {{"type", "function"}, {"function", std::move(function)}};
 }
 

@@ -11,8 +11,7 @@ namespace sluice {
 
 namespace {
 
-using nlohmann::json;
-using Json = nlohmann::ordered_json;
+using json = nlohmann::ordered_json;
 
 using Messages = std::vector<ChatMessage>;
 
@@ -39,13 +38,13 @@ ApiResult<ChatMessage> read_result(const json& block, const std::string& param) 
   return result;
 }
 
-ApiResult<Json> read_use(const json& block, const std::string& param) {
+ApiResult<json> read_use(const json& block, const std::string& param) {
   SLUICE_API_TRY_STATUS(check_members(block, param, {"type", "id", "name", "input", "cache_control", "caller"}));
   SLUICE_API_TRY(std::string id, read_member(block, "id", param));
   SLUICE_API_TRY(std::string name, read_member(block, "name", param));
   const json input = block.value("input", json());
   if (!input.is_object()) return bad_parameter(param + ".input", "must be an object");
-  Json call = {{"id", std::move(id)}, {"type", "function"}};
+  json call = {{"id", std::move(id)}, {"type", "function"}};
   call["function"] = {{"name", std::move(name)}, {"arguments", input.dump()}};
   return call;
 }
@@ -77,7 +76,7 @@ ApiStatus add_assistant_block(const json& block, const std::string& param, ChatM
     if (!thinking.empty())
       message.extra["reasoning_content"] = message.extra.value("reasoning_content", std::string()) + thinking;
   } else if (type == "tool_use") {
-    SLUICE_API_TRY(Json call, read_use(block, param));
+    SLUICE_API_TRY(json call, read_use(block, param));
     message.extra["tool_calls"].push_back(std::move(call));
   } else {
     return bad_parameter(param + ".type", "must be text, thinking or tool_use");
@@ -87,7 +86,7 @@ ApiStatus add_assistant_block(const json& block, const std::string& param, ChatM
 
 ApiStatus add_blocks(const std::string& role, const json& content, const std::string& param, Messages& messages) {
   bool in_text = false;
-  ChatMessage assistants{.role = "assistant", .content = "", .extra = Json::object()};
+  ChatMessage assistants{.role = "assistant", .content = "", .extra = json::object()};
   for (size_t i = 0; i < content.size(); ++i) {
     const std::string at = param + "[" + std::to_string(i) + "]";
     SLUICE_API_TRY_STATUS(role == "user" ? add_user_block(content[i], at, messages, in_text)
@@ -147,10 +146,10 @@ ApiStatus read_choice(const json& body, AnswerRequest& request) {
   return {};
 }
 
-ApiResult<Json> read_tool(const json& tool, const std::string& param) {
+ApiResult<json> read_tool(const json& tool, const std::string& param) {
   const bool is_ours =
       tool.is_object() && is_given(tool, "input_schema") && (!is_given(tool, "type") || tool["type"] == "custom");
-  Json read = is_ours ? tool_of(tool, "input_schema") : Json();
+  json read = is_ours ? tool_of(tool, "input_schema") : json();
   if (read.is_null()) return bad_parameter(param, R"(must be {"name": …, "description": …, "input_schema": {…}})");
   SLUICE_API_TRY_STATUS(check_members(
       tool, param,

@@ -12,9 +12,9 @@ namespace sluice {
 
 // system, messages, tools and whether the model is to think. Results of tools in a message become messages of their
 // own.
-ApiStatus read_messages_input(const nlohmann::json& body, AnswerRequest& request);
+ApiStatus read_messages_input(const nlohmann::ordered_json& body, AnswerRequest& request);
 
 // A parameter beside those.
-ApiStatus read_messages_parameter(const std::string& name, const nlohmann::json& value, Asked& asked);
+ApiStatus read_messages_parameter(const std::string& name, const nlohmann::ordered_json& value, Asked& asked);
 
 }  // namespace sluice

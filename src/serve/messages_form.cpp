@@ -21,8 +21,8 @@ Json json_of(const Usage& usage) {
 
 // The arguments of a call; an empty object if they are none, as where the answer was cut off.
 Json input_of(const std::string& arguments) {
-  if (!parse_body(arguments)) return Json::object();
-  return Json::parse(arguments);
+  auto input = parse_body(arguments);
+  return input ? std::move(*input) : Json::object();
 }
 
 // What a part begins as.

@@ -12,7 +12,7 @@ namespace sluice {
 
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 using Read = ApiStatus (*)(const json& value, const std::string& param, Asked& asked);
 

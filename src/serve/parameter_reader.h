@@ -40,7 +40,7 @@ struct Asked {
 // A parameter that is null is not given. One that is unknown, or that would change the answer and is not supported, is
 // an error (400) that names it. Those that choose model, method and prompt are read elsewhere.
 // called: its name in this API; empty: the same.
-ApiStatus read_parameter(const std::string& name, const nlohmann::json& value, Asked& asked,
+ApiStatus read_parameter(const std::string& name, const nlohmann::ordered_json& value, Asked& asked,
                          const std::string& called = "");
 // Whether every API in which conversations are asked has this parameter.
 bool is_common_parameter(std::string_view name);

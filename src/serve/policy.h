@@ -16,6 +16,8 @@ inline constexpr uint64_t kMostBodies = uint64_t{256} << 20;
 inline constexpr uint64_t kMuchBody = uint64_t{256} << 10;
 // Levels of JSON in a body: no request of the API has more than a few.
 inline constexpr int kDeepestBody = 64;
+// Members of an object in a body: schemas have some hundreds, and who looks for one looks through them.
+inline constexpr size_t kMostMembers = 4096;
 // Stop strings of a request, and bytes of each.
 inline constexpr size_t kMostStops = 16, kLongestStop = 256;
 // Answers to one request: each takes cells as a request does.

@@ -16,7 +16,7 @@ namespace sluice {
 
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 ApiStatus check_model(const json& body, const ServeDefaults& defaults) {
   const auto model = body.find("model");

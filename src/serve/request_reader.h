@@ -26,15 +26,18 @@ enum class Effort : uint8_t {
   kMuch,  // schemas of tools, which the family's grammar is made of
   kForm,  // a form is compiled
 };
-Effort effort_of(const nlohmann::json& body);
+Effort effort_of(const nlohmann::ordered_json& body);
 
 // Of POST /v1/chat/completions, /v1/completions, /v1/responses and /v1/messages.
-ApiResult<Asked> read_chat(const Session& session, const ServeDefaults& defaults, const nlohmann::json& body);
-ApiResult<Asked> read_completion(const Session& session, const ServeDefaults& defaults, const nlohmann::json& body);
-ApiResult<Asked> read_responses(const Session& session, const ServeDefaults& defaults, const nlohmann::json& body);
+ApiResult<Asked> read_chat(const Session& session, const ServeDefaults& defaults, const nlohmann::ordered_json& body);
+ApiResult<Asked> read_completion(const Session& session, const ServeDefaults& defaults,
+                                 const nlohmann::ordered_json& body);
+ApiResult<Asked> read_responses(const Session& session, const ServeDefaults& defaults,
+                                const nlohmann::ordered_json& body);
 ApiResult<Asked> read_messages_request(const Session& session, const ServeDefaults& defaults,
-                                       const nlohmann::json& body);
+                                       const nlohmann::ordered_json& body);
 // Of POST /v1/messages/count_tokens: those of the prompt.
-ApiResult<size_t> count_input_tokens(const Session& session, const ServeDefaults& defaults, const nlohmann::json& body);
+ApiResult<size_t> count_input_tokens(const Session& session, const ServeDefaults& defaults,
+                                     const nlohmann::ordered_json& body);
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "serve/format_reader.h"
 #include "serve/json_values.h"
 #include "serve/message_reader.h"
 
@@ -11,8 +12,7 @@ namespace sluice {
 
 namespace {
 
-using nlohmann::json;
-using Json = nlohmann::ordered_json;
+using json = nlohmann::ordered_json;
 
 using Messages = std::vector<ChatMessage>;
 
@@ -49,7 +49,7 @@ ApiStatus add_call(const json& item, const std::string& param, Messages& message
   SLUICE_API_TRY(std::string id, read_member(item, "call_id", param));
   SLUICE_API_TRY(std::string name, read_member(item, "name", param));
   SLUICE_API_TRY(std::string arguments, read_member(item, "arguments", param));
-  Json call = {{"id", std::move(id)}, {"type", "function"}};
+  json call = {{"id", std::move(id)}, {"type", "function"}};
   call["function"] = {{"name", std::move(name)}, {"arguments", std::move(arguments)}};
   assistants(messages, /*another=*/false).extra["tool_calls"].push_back(std::move(call));
   return {};
@@ -114,9 +114,9 @@ ApiStatus read_input(const json& body, Messages& messages) {
   return {};
 }
 
-ApiResult<Json> read_tool(const json& tool, const std::string& param) {
+ApiResult<json> read_tool(const json& tool, const std::string& param) {
   const bool is_function = tool.is_object() && tool.value("type", json()) == "function";
-  Json read = is_function ? tool_of(tool, "parameters") : Json();
+  json read = is_function ? tool_of(tool, "parameters") : json();
   if (read.is_null())
     return bad_parameter(param, R"(must be {"type": "function", "name": …, "description": …, "parameters": {…}})");
   SLUICE_API_TRY_STATUS(check_members(tool, param, {"type", "name", "description", "parameters", "strict"}));
@@ -138,11 +138,23 @@ const std::vector<IdleParameter>& idle_parameters() {
       {"reasoning.summary", {"auto"}},
       {"store", {false}, "nothing is stored here: leave it out, or give false"},
       {"stream_options.include_obfuscation", {false}},
-      {"text.format", {json{{"type", "text"}}}},
       {"text.verbosity", {"medium"}},
       {"top_logprobs", {0}},
       {"truncation", {"disabled"}}};
   return idle;
+}
+
+// What the text is to be, and how long.
+ApiStatus read_text_setting(const json& text, Asked& asked) {
+  if (!text.is_object()) return bad_parameter("text", "must be an object");
+  for (const auto& [name, value] : text.items()) {
+    if (name != "format") {
+      SLUICE_API_TRY_STATUS(read_idle("text." + name, value, idle_parameters()));
+    } else if (!value.is_null()) {
+      SLUICE_API_TRY_STATUS(read_text_format(value, "text.format", asked));
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -166,24 +178,26 @@ ApiStatus read_responses_parameter(const std::string& name, const json& value, A
                                            "prompt_cache_options"};
   if (std::ranges::count(kInput, name) + std::ranges::count(kIgnored, name) > 0) return {};
   if (name == "max_output_tokens") return read_parameter("max_tokens", value, asked, name);
+  if (name == "text") return value.is_null() ? ApiStatus() : read_text_setting(value, asked);
   if (is_common_parameter(name)) return read_parameter(name, value, asked);
   return read_idle(name, value, idle_parameters());
 }
 
-Json responses_settings(const json& body, const SamplingParams& sampling) {
-  Json settings = {{"instructions", nullptr},
+json responses_settings(const json& body, const SamplingParams& sampling) {
+  json settings = {{"instructions", nullptr},
                    {"max_output_tokens", nullptr},
-                   {"metadata", Json::object()},
+                   {"metadata", json::object()},
                    {"parallel_tool_calls", true},
                    {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
                    {"temperature", sampling.temperature},
                    {"text", {{"format", {{"type", "text"}}}}},
                    {"tool_choice", "auto"},
-                   {"tools", Json::array()},
+                   {"tools", json::array()},
                    {"top_p", sampling.top_p},
                    {"truncation", "disabled"}};
   for (auto setting = settings.begin(); setting != settings.end(); ++setting)
-    if (is_given(body, setting.key().c_str())) *setting = in_order(body[setting.key()]);
+    if (is_given(body, setting.key().c_str())) *setting = body[setting.key()];
+  if (json& text = settings["text"]; !is_given(text, "format")) text["format"] = {{"type", "text"}};
   return settings;
 }
 

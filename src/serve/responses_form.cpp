@@ -197,8 +197,10 @@ std::string ResponsesForm::last(const Usage& usage) {
 
 std::string ResponsesForm::error(const ApiError& error) {
   Json failed = response("failed");
-  failed["error"] = {{"code", error.status == 429 ? "rate_limit_exceeded" : "server_error"},
-                     {"message", error.message}};
+  const char* const code = error.status == 429   ? "rate_limit_exceeded"
+                           : error.status == 400 ? "invalid_prompt"
+                                                 : "server_error";
+  failed["error"] = {{"code", code}, {"message", error.message}};
   return lifecycle("response.failed", std::move(failed));
 }
 

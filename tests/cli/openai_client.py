@@ -4,9 +4,11 @@ import concurrent.futures
 import json
 import sys
 import time
+import typing
 import urllib.request
 
 import openai
+import pydantic
 
 url, model, *key = sys.argv[1:]
 asked = set()  # requests that differ in method, path or body
@@ -202,6 +204,30 @@ assert respond(input=turns, tools=[flat], tool_choice="none").usage.output_token
 assert respond(input=[*items, *said.output, {"role": "user", "content": "and more"}]).usage.input_tokens > \
     said.usage.input_tokens
 assert respond(store=False, text={"format": {"type": "text"}}, truncation="disabled", metadata={"a": "b"}).output_text == text
+
+# Forms by the Responses API: that of chats, as a class, and in pieces.
+class Weather(pydantic.BaseModel):
+    sky: typing.Literal["blue", "grey"]
+    degrees: typing.Annotated[int, pydantic.Field(ge=0, le=99)]
+
+
+seeded = {"temperature": 1.0, "max_output_tokens": 300, "extra_body": {"seed": 5}}
+form = {"type": "json_schema", "name": "weather", "schema": Weather.model_json_schema(), "strict": True}
+told = respond(text={"format": form}, **seeded)
+assert told.status == "completed" and told.text.format.name == "weather"
+Weather.model_validate_json(told.output_text)
+chats = {"type": "json_schema", "json_schema": {"name": "weather", "schema": Weather.model_json_schema()}}
+assert chat(response_format=chats, max_tokens=300, temperature=1.0, seed=5,
+            extra_body={}).choices[0].message.content == told.output_text
+events = list(respond(text={"format": form}, stream=True, **seeded))
+assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == told.output_text
+asked_for = {"model": model, "input": "hello hello", **seeded}
+assert isinstance(client.responses.parse(**asked_for, text_format=Weather).output_parsed, Weather)
+with client.responses.stream(**asked_for, text_format=Weather) as stream:
+    assert isinstance(stream.get_final_response().output_parsed, Weather)
+assert respond(text={"format": {"type": "json_object"}}, **seeded).output_text.lstrip().startswith("{")
+thing = {"type": "json_schema", "name": "x", "schema": {"type": "thing"}}
+refused(openai.BadRequestError, "text.format.schema", lambda: respond(text={"format": thing}, extra_body={}))
 refused(openai.BadRequestError, "store", lambda: respond(store=True))
 refused(openai.BadRequestError, "previous_response_id", lambda: respond(previous_response_id=said.id))
 refused(openai.BadRequestError, "text.format", lambda: respond(text={"format": {"type": "magic"}}))

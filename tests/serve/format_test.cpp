@@ -59,6 +59,68 @@ TEST(ServeFormat, AnswersAreOfTheSchemaWhateverTheMethod) {
   EXPECT_EQ(texts.size(), 2u);
 }
 
+// As OpenAI's API has it, and as the schema's author would have the answer.
+TEST(ServeFormat, MembersComeInTheOrderOfTheSchema) {
+  const auto server = serve({}, whole_session());
+  const std::string body = R"({"messages": [{"role": "user", "content": "x"}], "max_tokens": 200, "json_schema":
+      {"type": "object", "properties": {"why": {"enum": ["sun", "rain"]}, "sky": {"enum": ["blue", "grey"]}},
+       "required": ["why", "sky"]}})";
+  const HttpAnswer answer = ask(server->address(), "POST", kChat, body);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const std::string text = text_of_answer(answer.json());
+  ASSERT_NE(text.find("sky"), text.npos) << text;
+  EXPECT_LT(text.find("why"), text.find("sky")) << text;
+}
+
+TEST(ServeFormat, TheResponsesApiSaysItInItsOwnWay) {
+  const auto server = serve({}, whole_session());
+  const auto said = [&](const json& format, bool stream) {
+    json body = {{"input", "How is the sky?"}, {"text", {{"format", format}}}, {"max_output_tokens", 200}};
+    body.update({{"temperature", 1.0}, {"seed", 5}, {"stream", stream}});
+    return post(server->address(), "/v1/responses", body);
+  };
+  const json format = {{"type", "json_schema"}, {"name", "weather"}, {"strict", true}, {"schema", kSchema}};
+  const json chats = {{"type", "json_schema"}, {"json_schema", {{"name", "weather"}, {"schema", kSchema}}}};
+  const HttpAnswer same =
+      post(server->address(), kChat, chat({{"response_format", chats}, {"temperature", 1.0}, {"seed", 5}}));
+  const HttpAnswer whole = said(format, false);
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  const json response = whole.json();
+  EXPECT_EQ(response["status"], "completed");
+  EXPECT_EQ(response["text"]["format"], format);
+  EXPECT_EQ(response["output"][0]["content"][0]["text"], text_of_answer(same.json()));
+  const auto events = events_of(said(format, true).body);
+  std::string text;
+  for (const json& event : events)
+    if (event["type"] == "response.output_text.delta") text += event["delta"].get<std::string>();
+  EXPECT_EQ(text, text_of_answer(same.json()));
+  EXPECT_EQ(events.back()["response"]["text"]["format"], format);
+
+  const HttpAnswer any = said({{"type", "json_object"}}, false);
+  EXPECT_EQ(any.status, 200) << any.body;
+  EXPECT_EQ(any.json()["output"][0]["content"][0]["text"].get<std::string>().front(), '{') << any.body;
+  EXPECT_EQ(said({{"type", "text"}}, false).json()["text"]["format"], json({{"type", "text"}}));
+}
+
+TEST(ServeFormat, TheResponsesApiRefusesWhatIsNone) {
+  const auto server = serve({}, whole_session());
+  const auto refused = [&](const json& format, const std::string& param, const json& more = json::object()) {
+    json body = {{"input", "x"}, {"text", {{"format", format}}}, {"max_output_tokens", 20}};
+    body.update(more);
+    const HttpAnswer answer = post(server->address(), "/v1/responses", body);
+    EXPECT_EQ(answer.status, 400) << format << answer.body;
+    EXPECT_EQ(answer.json()["error"]["param"], param) << answer.body;
+  };
+  refused("json_object", "text.format");
+  refused({{"type", "yaml"}}, "text.format");
+  refused({{"type", "json_object"}, {"schema2", 1}}, "text.format.schema2");
+  refused({{"type", "json_schema"}, {"name", "x"}}, "text.format.schema");
+  refused({{"type", "json_schema"}, {"schema", kSchema}}, "text.format.name");
+  refused({{"type", "json_schema"}, {"name", "x"}, {"schema", {{"type", "thing"}}}}, "text.format.schema");
+  refused({{"type", "json_schema"}, {"name", "x"}, {"schema", kSchema}}, "text.format.schema",
+          {{"tools", {{{"type", "function"}, {"name", "f"}}}}});
+}
+
 TEST(ServeFormat, EachWayToSayItIsRead) {
   const auto server = serve({}, whole_session());
   const auto text = [&](const char* path, json body) {

@@ -8,6 +8,8 @@
 #include "serve/completion_form.h"
 #include "serve/family.h"
 #include "serve/http_client.h"
+#include "serve/json_body.h"
+#include "serve/request_reader.h"
 #include "serve/served.h"
 #include "serve/teller.h"
 
@@ -164,6 +166,23 @@ TEST_F(ServeTools, RequestsWithToolsAreAnswered) {
   const HttpAnswer again = post(server->address(), kChat, body);
   ASSERT_EQ(again.status, 200) << again.body;
   EXPECT_TRUE(events_of(again.body).back().is_null());
+}
+
+// Models are trained on tools as people write them, and the prompt's cells are shared by its bytes.
+TEST_F(ServeTools, TheirMembersReachTheTemplateInTheirOrder) {
+  const auto body = parse_body(R"({"messages": [{"role": "user", "content": "Weather?"}], "max_tokens": 1, "tools": [
+      {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object", "properties":
+       {"zone": {"type": "string"}, "city": {"type": "string"}, "at": {"minimum": 1, "type": "integer"}},
+       "required": ["zone"]}}}]})");
+  const auto asked = read_chat(family_session(), {}, body.value());
+  ASSERT_TRUE(asked) << asked.error().message;
+  const std::string prompt = family_session().tokenizer().decode(asked->spec.prompt, /*special=*/true);
+  size_t at = 0;
+  for (const char* name : {"\"parameters\"", "\"properties\"", "\"zone\"", "\"city\"", "\"at\"", "\"minimum\"",
+                           "\"type\"", "\"required\""}) {
+    at = prompt.find(name, at);
+    ASSERT_NE(at, prompt.npos) << name << " in " << prompt;
+  }
 }
 
 TEST_F(ServeTools, ToolsThatAreNoneAreRefused) {
