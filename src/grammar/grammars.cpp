@@ -4,6 +4,7 @@
 #include <xgrammar/matcher.h>
 
 #include <algorithm>
+#include <ctime>
 #include <exception>
 #include <future>
 #include <map>
@@ -57,53 +58,76 @@ class Compiler {
   std::optional<xgrammar::GrammarCompiler> compiler_;  // once there is a grammar
 };
 
+// Seconds of the processor that matching an answer may take: in each call, and what calls so far may have taken beyond
+// that, made up for by those that took less. Of a form that can be read in many ways (root ::= root root | "a") each
+// token takes longer than the one before, and nobody else may wait for it.
+constexpr double kSecondsPerCall = 0.002, kSecondsBeyond = 0.1;
+
+// Of this thread.
+double processor_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 class ByGrammar final : public Constraint {
  public:
   ByGrammar(Compiled grammar, std::string begin) : grammar_(std::move(grammar)), begin_(std::move(begin)) {}
 
   void accept(Token token) override {
-    if (ended() || !goes_on_with(token)) ++outside_;
+    timed([&] {
+      if (ended() || !matcher().AcceptToken(token)) ++outside_;
+    });
   }
 
   void take_back(size_t n) override {
     const size_t outside = std::min(n, outside_);
     outside_ -= outside;
-    matcher().Rollback(static_cast<int>(n - outside));
+    timed([&] { matcher().Rollback(static_cast<int>(n - outside)); });
   }
 
   const TokenMask* permitted() override {
-    if (!broken_ && ended()) return nullptr;
-    auto& words = mask_.words;
-    words.resize(static_cast<size_t>(xgrammar::GetBitmaskSize(n_tokens_)));
-    int64_t shape = std::ssize(words);
-    DLTensor tensor{.data = words.data(),
+    bool all = false;
+    timed([&] { all = ended() || !fill_mask(); });
+    if (all && !failed_) return nullptr;
+    if (failed_) mask_.words.assign(n_words(), 0);
+    if (std::ranges::all_of(mask_.words, [](int32_t word) { return word == 0; }))  // no token goes on
+      for (const Token end : matcher().GetStopTokenIds()) mask_.add(end);
+    return &mask_;
+  }
+
+ private:
+  // Does it, in the time that there is.
+  template <class Do>
+  void timed(Do act) {
+    matcher();  // whose making is no matching
+    if (failed_) return;
+    const double begin = processor_seconds();
+    try {
+      act();
+    } catch (const std::exception&) {
+      failed_ = true;
+    }
+    left_ = std::min(left_ + kSecondsPerCall - (processor_seconds() - begin), kSecondsBeyond);
+    failed_ = failed_ || left_ < 0.0;
+  }
+
+  bool ended() { return outside_ > 0 || matcher().IsTerminated(); }
+  size_t n_words() const { return static_cast<size_t>(xgrammar::GetBitmaskSize(n_tokens_)); }
+
+  // Whether there are tokens that may not come.
+  bool fill_mask() {
+    mask_.words.resize(n_words());
+    int64_t shape = std::ssize(mask_.words);
+    DLTensor tensor{.data = mask_.words.data(),
                     .device = {kDLCPU, 0},
                     .ndim = 1,
                     .dtype = xgrammar::GetBitmaskDLType(),
                     .shape = &shape,
                     .strides = nullptr,
                     .byte_offset = 0};
-    try {
-      if (!broken_ && !matcher().FillNextTokenBitmask(&tensor)) return nullptr;
-    } catch (const std::exception&) {
-      broken_ = true;
-    }
-    if (broken_) words.assign(words.size(), 0);
-    if (std::ranges::all_of(words, [](int32_t word) { return word == 0; }))  // no token goes on
-      for (const Token end : matcher().GetStopTokenIds()) mask_.add(end);
-    return &mask_;
+    return matcher().FillNextTokenBitmask(&tensor);
   }
-
- private:
-  bool goes_on_with(Token token) {
-    try {
-      return !broken_ && matcher().AcceptToken(token);
-    } catch (const std::exception&) {
-      broken_ = true;
-      return false;
-    }
-  }
-  bool ended() { return outside_ > 0 || matcher().IsTerminated(); }
 
   xgrammar::GrammarMatcher& matcher() {
     if (!matcher_) {
@@ -121,7 +145,8 @@ class ByGrammar final : public Constraint {
   int n_tokens_ = 0;
   size_t outside_ = 0;  // tokens accepted behind the grammar's end, or where it could not go on
   TokenMask mask_;
-  bool broken_ = false;  // the library has failed: the answer ends there, and nobody else's
+  double left_ = kSecondsBeyond;
+  bool failed_ = false;  // the library has, or takes too long: the answer ends there, and nobody else's
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Which tokens a grammar permits, beside what its texts say.
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "grammar/grammars.h"
 #include "support/harness.h"
 
@@ -68,6 +70,46 @@ TEST(Constraint, WhatIsTakenBackWasNeverThere) {
   expect_goes_on(*answer, {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
   answer->take_back(is.size());
   expect_goes_on(*answer, {"is"});
+}
+
+// Whether all that may come is the answer's end.
+bool has_given_up(Constraint& constraint) {
+  const TokenMask* permitted = constraint.permitted();
+  const Tokenizer& tokenizer = six_layers().tokenizer;
+  for (Token token = 0; token < tokenizer.size(); ++token)
+    if (permitted == nullptr || (permitted->has(token) && !tokenizer.ends_generation(token))) return false;
+  return true;
+}
+
+// Goes on with a letter again and again, until the constraint gives up; gives how often. No call takes long.
+size_t goes_on(Constraint& constraint, size_t most) {
+  const Token letter = tokens_of("a").front();
+  for (size_t times = 0; times < most; ++times) {
+    const auto start = std::chrono::steady_clock::now();
+    constraint.accept(letter);
+    const bool given_up = has_given_up(constraint);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3)) << "after " << times;
+    if (given_up) return times;
+  }
+  return most;
+}
+
+TEST(Constraint, AFormThatCanBeReadInManyWaysEndsBeforeItTakesLong) {
+  const auto answer = constraint(R"(root ::= root root | "a")");
+  const size_t times = goes_on(*answer, 100000);
+  EXPECT_GT(times, 30u);
+  EXPECT_LT(times, 100000u);
+  answer->accept(tokens_of("a").front());
+  answer->take_back(1);
+  EXPECT_TRUE(has_given_up(*answer));
+}
+
+TEST(Constraint, OtherFormsGoOnForEver) {
+  for (const char* grammar : {R"(root ::= "a"+)", R"(root ::= "a" root | "a")", R"(root ::= root "a" | "a")",
+                              R"(root ::= ("a" | "aa")+)", R"(root ::= [^b]*)"}) {
+    const auto answer = constraint(grammar);
+    EXPECT_EQ(goes_on(*answer, 3000), 3000u) << grammar;
+  }
 }
 
 TEST(Constraint, WhatIsNoGrammarThrows) {
