@@ -152,13 +152,26 @@ TEST(ServeCommand, TheHeadOfAutoIsNoSourceOfMethodsThatAskForNone) {
   EXPECT_EQ(source_of(url, "eagle3"), "head");
 }
 
-TEST(ServeCommand, ServesOverHosts) {
-  Program stage({"stage", "--listen", "127.0.0.1:0", "--threads", "1"}), next({"stage", "--listen", "127.0.0.1:0"});
-  const auto address = [](Program& program) {
+// Two processes that hold stages.
+struct Hosts {
+  Program stage{{"stage", "--listen", "127.0.0.1:0", "--threads", "1"}};
+  Program next{{"stage", "--listen", "127.0.0.1:0", "--threads", "1"}};
+
+  std::string addresses() { return address(stage) + "," + address(next); }
+  static std::string address(Program& program) {
     const std::string line = program.read_line(), before = "listening on ";
     return line.substr(line.find(before) + before.size(), line.find(',') - line.find(before) - before.size());
-  };
-  Program program(serve_with({"--hosts", address(stage) + "," + address(next)}));
+  }
+};
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(ServeCommand, ServesOverHosts) {
+  Hosts hosts;
+  Program program(serve_with({"--hosts", hosts.addresses()}));
   const std::string url = url_of(program);
   ASSERT_FALSE(url.empty());
   const std::string text = temp_path("curled"),
@@ -169,8 +182,44 @@ TEST(ServeCommand, ServesOverHosts) {
   ASSERT_EQ(std::system((python + url + "/completions " + body + " >" + text).c_str()), 0);
   const Ran alone = run_program({"run", "-m", small_model(), "--raw", "-n", "12", "--ignore-eos", "one two"});
   EXPECT_NE(alone.out, "");
-  std::ifstream file(text, std::ios::binary);
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}) + "\n", alone.out);
+  EXPECT_EQ(read_file(text) + "\n", alone.out);
+}
+
+// JSON of a schema and a word of a grammar by each method, an answer a line; the same by all of them.
+constexpr const char* kForms = R"(
+import json, sys, urllib.request
+schema = {"type": "object", "required": ["sky", "degrees"], "properties": {
+    "sky": {"enum": ["blue", "grey"]}, "degrees": {"type": "integer", "minimum": 0, "maximum": 99}}}
+forms = [{"json_schema": schema}, {"grammar": 'root ::= ("a" | "b" | "cd"){20}'}]
+for form in forms:
+    for temperature in (0, 1):
+        texts = set()
+        for method in ("ar", "surge", "specpipe"):
+            body = {"prompt": "one two one two", "max_tokens": 300, "method": method, "temperature": temperature,
+                    "seed": 5, **form}
+            answer = urllib.request.urlopen(sys.argv[1] + "/completions", json.dumps(body).encode())
+            choice = json.load(answer)["choices"][0]
+            assert choice["finish_reason"] == "stop", choice
+            texts.add(choice["text"])
+        assert len(texts) == 1, texts
+        print(json.dumps(texts.pop()))
+)";
+
+TEST(ServeCommand, FormsOverHostsAreThoseOfOneProcess) {
+  const std::string script = write_file("forms.py", kForms);
+  const auto answers = [&](const Program::Arguments& more, const std::string& to) {
+    Program program(serve_with(more));
+    const std::string out = temp_path(to), url = url_of(program);
+    EXPECT_EQ(std::system(("python3 " + script + " " + url + " >" + out).c_str()), 0);
+    program.signal(SIGTERM);
+    EXPECT_EQ(program.wait().status, 0);
+    return read_file(out);
+  };
+  Hosts hosts;
+  const std::string here = answers({}, "forms-here"), there = answers({"--hosts", hosts.addresses()}, "forms-there");
+  EXPECT_EQ(std::ranges::count(here, '\n'), 4) << here;
+  EXPECT_NE(here.find("degrees"), here.npos) << here;
+  EXPECT_EQ(there, here);
 }
 
 }  // namespace
