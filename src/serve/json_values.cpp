@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 namespace sluice {
@@ -66,7 +67,9 @@ ApiStatus read_idle(const std::string& name, const json& value, const std::vecto
   const auto is_member = [&](const IdleParameter& one) { return one.name.starts_with(name + "."); };
   if (std::ranges::none_of(all, is_member)) return bad_parameter(name, "there is no such parameter here");
   if (!value.is_object()) return bad_parameter(name, "must be an object");
-  for (const auto& [member, one] : value.items()) SLUICE_API_TRY_STATUS(read_idle(name + "." + member, one, all));
+  std::map<std::string, const json*> members;  // the same one is named in whichever order they come
+  for (const auto& [member, one] : value.items()) members.emplace(member, &one);
+  for (const auto& [member, one] : members) SLUICE_API_TRY_STATUS(read_idle(name + "." + member, *one, all));
   return {};
 }
 
