@@ -1,6 +1,11 @@
-# cmake -D INPUT=page.html -D OUTPUT=page.cpp -D SYMBOL=kPage -P embed_text.cmake: writes a source file that defines
-# `sluice::kPage`, a std::string_view of the text. Raw strings are cut into pieces, since compilers limit a single one.
-file(READ ${INPUT} text)
+# cmake -D "INPUT=page.html" -D OUTPUT=page.cpp -D SYMBOL=kPage -P embed_text.cmake: writes a source file that defines
+# `sluice::kPage`, a std::string_view of the text, of several files one after the other. Raw strings are cut into pieces,
+# since compilers limit a single one.
+set(text "")
+foreach(file IN LISTS INPUT)
+  file(READ ${file} part)
+  string(APPEND text "${part}")
+endforeach()
 set(delimiter "embedded")
 string(FIND "${text}" ")${delimiter}\"" clash)
 if(NOT clash EQUAL -1)

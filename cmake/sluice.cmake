@@ -20,14 +20,15 @@ if(SLUICE_NATIVE)
 endif()
 
 # sluice_embed(page timeline.html kTimelinePage): a source file, whose path `page` gets, that defines sluice::kTimelinePage as
-# the text of the file.
-function(sluice_embed variable file symbol)
+# the text of the file; of several, "a.js;b.js", one after the other.
+function(sluice_embed variable files symbol)
   set(source ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.cpp)
+  list(TRANSFORM files PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   add_custom_command(
     OUTPUT ${source}
-    COMMAND ${CMAKE_COMMAND} -D INPUT=${CMAKE_CURRENT_SOURCE_DIR}/${file} -D OUTPUT=${source} -D SYMBOL=${symbol}
+    COMMAND ${CMAKE_COMMAND} -D "INPUT=${files}" -D OUTPUT=${source} -D SYMBOL=${symbol}
             -P ${PROJECT_SOURCE_DIR}/cmake/embed_text.cmake
-    DEPENDS ${file} ${PROJECT_SOURCE_DIR}/cmake/embed_text.cmake
+    DEPENDS ${files} ${PROJECT_SOURCE_DIR}/cmake/embed_text.cmake
     VERBATIM)
   set(${variable} ${source} PARENT_SCOPE)
 endfunction()

@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/ranks.h"
+#include "serve/demo_server.h"
 #include "serve/server.h"
 #include "session/auto_method.h"
 
@@ -23,6 +24,7 @@ struct ServeCommand {
   ServerOptions server;
   std::string key_file;
   double drain = 20;  // seconds, as of sluice stage
+  bool demo = false;
 };
 
 Result<std::string> read_key(const ServeCommand& options) {
@@ -72,6 +74,17 @@ Status serve(const CLI::App& command, ServeCommand options) {
   return wait(*server, options.drain);
 }
 
+// The page, which plays stored runs: no model is opened.
+Status serve_demo(const ServeCommand& options) {
+  HttpOptions http = options.server.http;
+  http.beyond_loopback = true;  // there is nothing that a key could keep
+  SLUICE_TRY(const auto server, open_demo_server(http));
+  SLUICE_TRY_STATUS(
+      print(fmt::format("sluice serve: a demonstration without a model at http://{}/\n", server->address())));
+  while (!interrupted()) wait_for_interrupt(/*at_most_ms=*/200);
+  return {};
+}
+
 void add_server_options(CLI::App& command, ServeCommand& options) {
   ServerOptions& server = options.server;
   command.add_option("--host", server.http.host, "Address to listen at; beyond this machine with a key")
@@ -91,6 +104,8 @@ void add_server_options(CLI::App& command, ServeCommand& options) {
                   "Requests with a full context that are answered at a time; of shorter ones there may be more")
       ->capture_default_str()
       ->check(whole_number(1, 1024));
+  command.add_flag("--demo", options.demo,
+                   "No model: the page plays stored schedules of eight stages, plain pipelining beside speculation");
   begin_group(command, "Limits");
   command.add_option("--queue", server.queue, "Requests that may wait beside those")
       ->capture_default_str()
@@ -125,6 +140,7 @@ void add_serve(CLI::App& app, Action& action) {
       "  sluice serve -m model.gguf --draft small.gguf --concurrency 8\n"
       "  sluice serve -m model.gguf --host 0.0.0.0 --api-key-file key\n"
       "  sluice serve -m model.gguf --hosts hosts.toml\n"
+      "  sluice serve --demo\n"
       "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": "
       "\"Hello\"}]}'");
   add_model_option(command, options->session.model);
@@ -132,7 +148,8 @@ void add_serve(CLI::App& app, Action& action) {
   add_engine_options(command, options->session);
   add_generation_options(command, options->session);
   command.callback([options, &command, &action] {
-    action = [options, &command] {
+    action = [options, &command]() -> Status {
+      if (options->demo) return serve_demo(*options);
       return over_ranks(command, options->session, [&] { return serve(command, *options); });
     };
   });

@@ -208,16 +208,22 @@ std::optional<double> Engine::plain_rate_at_most() const {
 
 Trace Engine::trace() const {
   Trace trace = recorder_.trace();
-  for (const LayerRange& cut : options_.cuts) trace.header.cuts.emplace_back(cut.first, cut.last);
-  trace.header.stages = static_cast<int32_t>(options_.cuts.size());
+  trace.header = trace_header();
+  return trace;
+}
+
+TraceHeader Engine::trace_header() const {
+  TraceHeader header;
+  for (const LayerRange& cut : options_.cuts) header.cuts.emplace_back(cut.first, cut.last);
+  header.stages = static_cast<int32_t>(options_.cuts.size());
   for (const DraftOptions& draft : options_.drafts)
     for (int32_t s = 0; s < draft.n_stages; ++s)
-      trace.header.drafts.push_back("draft" + (options_.drafts.size() > 1 ? " " + draft.name : "") +
-                                    (draft.n_stages > 1 ? " stage " + std::to_string(s) : ""));
-  trace.header.executor = executor_->name();
-  trace.header.simulated = executor_->simulated();
-  if (options_.cost) trace.header.profile = options_.cost->profile().name;
-  return trace;
+      header.drafts.push_back("draft" + (options_.drafts.size() > 1 ? " " + draft.name : "") +
+                              (draft.n_stages > 1 ? " stage " + std::to_string(s) : ""));
+  header.executor = executor_->name();
+  header.simulated = executor_->simulated();
+  if (options_.cost) header.profile = options_.cost->profile().name;
+  return header;
 }
 
 }  // namespace sluice

@@ -121,6 +121,10 @@ class Engine {
 
   // Everything recorded so far; empty unless options.trace.
   Trace trace() const;
+  // What a trace of this engine says of it, before any request.
+  TraceHeader trace_header() const;
+  // Tells what happens to this log from now on; null: to none any more. It must live until then.
+  void watch(StepLog* log) { recorder_.watch(log); }
 
  private:
   void admit();

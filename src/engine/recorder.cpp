@@ -1,5 +1,7 @@
 #include "engine/recorder.h"
 
+#include <algorithm>
+
 namespace sluice {
 
 Recorder::Recorder(bool on, BatchId first_batch, const Tokenizer& tokenizer, std::span<const size_t> n_stages)
@@ -12,6 +14,14 @@ Recorder::Recorder(bool on, BatchId first_batch, const Tokenizer& tokenizer, std
 }
 
 void Recorder::submitted(const Batch& batch, ModelId model, std::span<const Planned> plan, double now) {
+  if (log_ != nullptr) {
+    const auto prompts = std::ranges::count_if(plan, [](const Planned& planned) { return !planned.node.valid(); });
+    log_->entered({.batch = batch.id,
+                   .model = model,
+                   .time = now,
+                   .prompt_rows = static_cast<int32_t>(prompts),
+                   .node_rows = static_cast<int32_t>(plan.size()) - static_cast<int32_t>(prompts)});
+  }
   if (!on_) return;
   TraceBatch& traced = trace_.batches.emplace_back(TraceBatch{.id = batch.id, .model = model, .submitted = now});
   for (size_t i = 0; i < plan.size(); ++i) {
@@ -36,12 +46,14 @@ void Recorder::submitted(const Batch& batch, ModelId model, std::span<const Plan
 }
 
 void Recorder::computed(const StageReport& report) {
-  if (!on_) return;
   const int32_t line = first_line_[static_cast<size_t>(report.model.value)] + report.stage.value;
-  trace_.spans.push_back({StageId(line), report.batch, report.begin, report.end, report.rows_computed});
+  const TraceSpan span{StageId(line), report.batch, report.begin, report.end, report.rows_computed};
+  if (log_ != nullptr) log_->computed(span);
+  if (on_) trace_.spans.push_back(span);
 }
 
 void Recorder::resolved(const Resident& row, Fate fate, double now) {
+  if (log_ != nullptr) log_->resolved(row.batch, fate, now);
   if (!on_) return;
   const auto batch = static_cast<size_t>(row.batch.value - first_batch_.value);
   TraceRow& traced = trace_.batches[batch].rows[row.row];
@@ -50,6 +62,7 @@ void Recorder::resolved(const Resident& row, Fate fate, double now) {
 }
 
 void Recorder::said(const Request& request, bool hit, double now) {
+  if (log_ != nullptr) log_->came(request.id.value, hit, now);
   if (!on_) return;
   const auto& root = request.speculation.tree.root();
   trace_.emissions.push_back({now, request.id.value, root.position, tokenizer_->piece(root.token, true), hit});

@@ -1,10 +1,11 @@
-// Records what happens, for the trace of a run.
+// Records what happens, for the trace of a run and for who watches it.
 #pragma once
 
 #include <span>
 #include <vector>
 
 #include "engine/request.h"
+#include "engine/step_log.h"
 #include "engine/trace.h"
 #include "model/tokenizer.h"
 #include "wire/batch.h"
@@ -16,6 +17,9 @@ class Recorder {
  public:
   // on: else nothing is kept. n_stages: of each model, the target first. REQUIRES: the tokenizer outlives this.
   Recorder(bool on, BatchId first_batch, const Tokenizer& tokenizer, std::span<const size_t> n_stages);
+
+  // Tells what happens to this log too; null: to none any more. It must live until then.
+  void watch(StepLog* log) { log_ = log; }
 
   // A batch leaves for a model, whose row i is plan[i].
   void submitted(const Batch& batch, ModelId model, std::span<const Planned> plan, double now);
@@ -35,6 +39,7 @@ class Recorder {
   const Tokenizer* tokenizer_;
   std::vector<int32_t> first_line_;  // of each model's stages in the timeline: the target's, then those of the others
   Trace trace_;
+  StepLog* log_ = nullptr;
 };
 
 }  // namespace sluice

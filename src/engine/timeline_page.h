@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 namespace sluice {
 
@@ -10,5 +11,9 @@ namespace sluice {
 // element `trace`. With `clock` in their header, nanoseconds, the page shows at least so much time, as does another
 // that it is to be compared with.
 std::string timeline_page(const nlohmann::ordered_json& data);
+
+// The page without data, which belong where kTimelineMarker stands: JSON in which no `<` is left.
+std::string_view timeline_template();
+inline constexpr std::string_view kTimelineMarker = "@TRACE@";
 
 }  // namespace sluice

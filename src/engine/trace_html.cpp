@@ -20,8 +20,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kMarker = "@TRACE@";
-
 // Columns of these names, in which nothing stands yet.
 Json columns(std::initializer_list<const char*> names) {
   Json all;
@@ -160,13 +158,15 @@ std::string inert(const Json& data) {
 }  // namespace
 
 std::string timeline_page(const Json& data) {
-  const size_t at = kTimelinePage.find(kMarker);
+  const size_t at = kTimelinePage.find(kTimelineMarker);
   SLUICE_CHECK(at != std::string_view::npos, "the page has a place for the trace");
   std::string page(kTimelinePage.substr(0, at));
   page += inert(data);
-  page += kTimelinePage.substr(at + kMarker.size());
+  page += kTimelinePage.substr(at + kTimelineMarker.size());
   return page;
 }
+
+std::string_view timeline_template() { return kTimelinePage; }
 
 std::string Trace::html() const { return timeline_page(Packer(*this).pack()); }
 

@@ -21,6 +21,7 @@ class AnswerForm {
     Finish finish = Finish::kNone;  // kStop or kLength
     bool calls = false;             // of tools
     std::string stop = {};          // the stop string that ended it; empty: none did
+    Arrival arrived = {};           // of which no piece has told
   };
   struct Choice {
     AssistantMessage message;         // of a text the content alone
@@ -32,7 +33,8 @@ class AnswerForm {
   // Events, ready to be sent: begin() of each choice before all others, its end() after its pieces, last() or error()
   // when nothing follows.
   virtual std::string begin(int32_t choice) = 0;
-  virtual std::string piece(int32_t choice, const AssistantDelta& more, nlohmann::ordered_json logprobs) = 0;
+  virtual std::string piece(int32_t choice, const AssistantDelta& more, nlohmann::ordered_json logprobs,
+                            Arrival arrived) = 0;
   virtual std::string end(int32_t choice, const Ending& ending) = 0;
   virtual std::string last(const Usage& usage) = 0;
   virtual std::string error(const ApiError& error) = 0;

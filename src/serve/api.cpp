@@ -14,6 +14,8 @@
 #include "serve/completion_form.h"
 #include "serve/json_body.h"
 #include "serve/json_values.h"
+#include "serve/live_events.h"
+#include "serve/live_page.h"
 #include "serve/message_reader.h"
 #include "serve/messages_form.h"
 #include "serve/policy.h"
@@ -89,11 +91,13 @@ std::vector<std::string> stops_of(const Asked& asked) {
 
 }  // namespace
 
-// One of the four ways in which it is answered.
+// One of the five ways in which it is answered.
 struct ServeApi::Route {
   std::string_view method, path;  // a path that ends in * stands for all that begin so
   // At once, without a body.
   ApiResult<Json> (ServeApi::*answer)(const HttpRequest&) const = nullptr;
+  // By a page that is always the same.
+  HttpReply (*page)() = nullptr;
   // By a look at the engine, likewise.
   void (ServeApi::*look)(const std::shared_ptr<Exchange>&) = nullptr;
   // By what a body says.
@@ -116,6 +120,9 @@ std::span<const ServeApi::Route> ServeApi::routes() {
       {.method = "POST", .path = "/tokenize", .tell = &ServeApi::tokenize},
       {.method = "POST", .path = "/detokenize", .tell = &ServeApi::detokenize},
       {.method = "POST", .path = "/apply-template", .tell = &ServeApi::apply_template},
+      {.method = "GET", .path = "/", .page = page_reply, .open = true},
+      {.method = "GET", .path = "/timeline", .page = timeline_reply, .open = true},
+      {.method = "GET", .path = "/live", .look = &ServeApi::live},
       {.method = "GET", .path = "/health", .answer = &ServeApi::health, .open = true},
       {.method = "GET", .path = "/metrics", .look = &ServeApi::metrics},
       {.method = "GET", .path = "/props", .answer = &ServeApi::props},
@@ -141,12 +148,15 @@ std::string ServeApi::paths() {
   return all;
 }
 
-ServeApi::ServeApi(const Session& session, EngineThread& engine, ServeDefaults defaults, const std::string& api_key)
+ServeApi::ServeApi(const Session& session, EngineThread& engine, ServeDefaults defaults, const TraceHeader& about,
+                   const std::string& api_key)
     : session_(session),
       engine_(engine),
       defaults_(std::move(defaults)),
       api_key_(api_key),
-      opened_(std::time(nullptr)) {}
+      opened_(std::time(nullptr)),
+      live_(std::make_shared<LiveFeed>(engine, hello_event(about, defaults_.model, session.options().request.method),
+                                       telling_)) {}
 
 ServeApi::~ServeApi() {
   stop();
@@ -154,9 +164,15 @@ ServeApi::~ServeApi() {
 }
 
 void ServeApi::stop() {
+  live_->end();
   reading_.join();  // which gives work to the others
   reading_more_.join();
   reading_forms_.join();
+}
+
+void ServeApi::drain() {
+  draining_ = true;
+  live_->end();
 }
 
 boost::asio::thread_pool& ServeApi::readers(Effort effort) {
@@ -208,6 +224,7 @@ bool ServeApi::is_known(const HttpRequest& request) const {
 // Of the server's thread.
 void ServeApi::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
   const Route& route = *find_route(request);
+  if (route.page != nullptr) return guarded(route, exchange, [&] { exchange->reply(route.page()); });
   if (route.look != nullptr) return guarded(route, exchange, [&] { (this->*route.look)(exchange); });
   if (route.answer != nullptr)
     return guarded(route, exchange, [&] { reply(route, (this->*route.answer)(request), *exchange); });
@@ -308,6 +325,16 @@ void ServeApi::slots(const std::shared_ptr<Exchange>& exchange) {
   engine_.look([exchange, &session = session_, defaults = defaults_](const EngineReport& report) {
     exchange->reply({.status = 200, .body = text_of(slots_page(report, session, defaults))});
   });
+}
+
+void ServeApi::live(const std::shared_ptr<Exchange>& exchange) {
+  if (live_->add(exchange)) return;
+  if (draining_) return exchange->reply(reply_of(draining_error()));
+  const std::string most = std::to_string(policy::kMostWatching);
+  exchange->reply(reply_of({.status = 429,
+                            .message = most + " pages watch already, as many as may: close one of them",
+                            .param = "",
+                            .code = "too_many_watch"}));
 }
 
 ApiResult<Json> ServeApi::model(const HttpRequest& request) const {

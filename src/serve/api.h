@@ -12,6 +12,7 @@
 #include "serve/answer_form.h"
 #include "serve/engine_thread.h"
 #include "serve/http_server.h"
+#include "serve/live_feed.h"
 #include "serve/request_reader.h"
 #include "session/session.h"
 
@@ -22,9 +23,10 @@ namespace sluice {
 // who asks for less.
 class ServeApi {
  public:
-  // api_key: what clients must know; empty: nothing. REQUIRES: the session outlives it, and the engine's thread
-  // outlives stop() and is gone before this.
-  ServeApi(const Session& session, EngineThread& engine, ServeDefaults defaults, const std::string& api_key);
+  // about: the engine, for pages that watch. api_key: what clients must know; empty: nothing. REQUIRES: the session
+  // outlives it, and the engine's thread outlives stop() and is gone before this.
+  ServeApi(const Session& session, EngineThread& engine, ServeDefaults defaults, const TraceHeader& about,
+           const std::string& api_key);
   ~ServeApi();
 
   // What was asked before is given to the engine; nothing is after that. REQUIRES: no handler is called any more.
@@ -32,7 +34,9 @@ class ServeApi {
 
   HttpServer::Handler handler();
   // From now on nothing is generated for who comes. Thread safety: any thread.
-  void drain() { draining_ = true; }
+  void drain();
+  // Pages that watch, whose streams have no end of their own.
+  size_t watching() const { return live_->watching(); }
 
  private:
   using Json = nlohmann::ordered_json;
@@ -62,6 +66,7 @@ class ServeApi {
   void generate(const Route& route, const Json& body, const std::shared_ptr<Exchange>& exchange);
   void metrics(const std::shared_ptr<Exchange>& exchange);
   void slots(const std::shared_ptr<Exchange>& exchange);
+  void live(const std::shared_ptr<Exchange>& exchange);
 
   const Session& session_;
   EngineThread& engine_;
@@ -70,7 +75,8 @@ class ServeApi {
   std::time_t opened_;
   std::atomic<bool> draining_ = false;
   boost::asio::thread_pool reading_{1}, reading_more_{1}, reading_forms_{1};  // bodies, by Effort
-  boost::asio::thread_pool telling_{1};                                       // of answers that have to be read
+  boost::asio::thread_pool telling_{1};  // of answers that have to be read, and to pages that watch
+  std::shared_ptr<LiveFeed> live_;
 };
 
 }  // namespace sluice

@@ -88,7 +88,7 @@ Json CompletionForm::whole(const std::vector<Choice>& choices, const Usage& usag
   return answer;
 }
 
-std::string CompletionForm::event(int32_t index, Json choice, Json logprobs) const {
+std::string CompletionForm::event(int32_t index, Json choice, Json logprobs, Arrival arrived) const {
   Json chunk = object(/*chunk=*/true);
   Json all = {{"index", index}};
   all.update(choice);
@@ -96,6 +96,8 @@ std::string CompletionForm::event(int32_t index, Json choice, Json logprobs) con
   if (!all.contains("finish_reason")) all["finish_reason"] = nullptr;
   chunk["choices"].push_back(std::move(all));
   if (usage_in_stream_) chunk["usage"] = nullptr;
+  if (arrived.tokens > 0)
+    chunk["sluice"] = {{"request", arrived.request}, {"tokens", arrived.tokens}, {"batches", arrived.batches}};
   return event_of(chunk);
 }
 
@@ -104,9 +106,9 @@ std::string CompletionForm::begin(int32_t choice) {
   return event(choice, {{"delta", {{"role", "assistant"}, {"content", ""}}}});
 }
 
-std::string CompletionForm::piece(int32_t choice, const AssistantDelta& more, Json logprobs) {
-  if (api_ == Api::kChat) return event(choice, {{"delta", json_of(more)}}, std::move(logprobs));
-  return event(choice, {{"text", more.content}}, std::move(logprobs));
+std::string CompletionForm::piece(int32_t choice, const AssistantDelta& more, Json logprobs, Arrival arrived) {
+  if (api_ == Api::kChat) return event(choice, {{"delta", json_of(more)}}, std::move(logprobs), arrived);
+  return event(choice, {{"text", more.content}}, std::move(logprobs), arrived);
 }
 
 std::string CompletionForm::end(int32_t choice, const Ending& ending) {
@@ -115,7 +117,7 @@ std::string CompletionForm::end(int32_t choice, const Ending& ending) {
     last["delta"] = Json::object();
   else
     last["text"] = "";
-  return event(choice, std::move(last));
+  return event(choice, std::move(last), nullptr, ending.arrived);
 }
 
 std::string CompletionForm::last(const Usage& usage) {

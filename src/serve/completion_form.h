@@ -18,14 +18,16 @@ class CompletionForm : public AnswerForm {
 
   nlohmann::ordered_json whole(const std::vector<Choice>& choices, const Usage& usage) override;
   std::string begin(int32_t choice) override;
-  std::string piece(int32_t choice, const AssistantDelta& more, nlohmann::ordered_json logprobs) override;
+  std::string piece(int32_t choice, const AssistantDelta& more, nlohmann::ordered_json logprobs,
+                    Arrival arrived) override;
   std::string end(int32_t choice, const Ending& ending) override;
   std::string last(const Usage& usage) override;
   std::string error(const ApiError& error) override;
 
  private:
   nlohmann::ordered_json object(bool chunk) const;
-  std::string event(int32_t index, nlohmann::ordered_json choice, nlohmann::ordered_json logprobs = nullptr) const;
+  std::string event(int32_t index, nlohmann::ordered_json choice, nlohmann::ordered_json logprobs = nullptr,
+                    Arrival arrived = {}) const;
 
   Api api_;
   std::string model_, id_;

@@ -31,6 +31,7 @@ EngineThread::EngineThread(const Session& session, std::unique_ptr<Engine> engin
       engine_(std::move(engine)),
       most_waiting_(most_waiting),
       broken_(std::move(broken)),
+      steps_(policy::kMostSteps),
       thread_([this] { run(); }) {}
 
 EngineThread::~EngineThread() {
@@ -70,6 +71,24 @@ void EngineThread::look(std::function<void(const EngineReport&)> tell) {
     return tell(report);
   }
   orders_.push_back(Look{std::move(tell)});
+  ordered_.notify_one();
+}
+
+void EngineThread::watch(std::function<void(const EngineReport&, Steps)> tell) {
+  std::unique_lock lock(mutex_);
+  if (failed_) {
+    const EngineReport report = last_report_;
+    lock.unlock();
+    return tell(report, {});
+  }
+  orders_.push_back(Watch{std::move(tell)});
+  ordered_.notify_one();
+}
+
+void EngineThread::unwatch() {
+  const std::lock_guard lock(mutex_);
+  if (failed_) return;
+  orders_.push_back(Unwatch{});
   ordered_.notify_one();
 }
 
@@ -144,6 +163,16 @@ Status EngineThread::begin(TalkId id, const std::shared_ptr<const Job>& job) {
 
 void EngineThread::obey(const Cancel& cancel) { cancel_all(cancel.id); }
 
+void EngineThread::obey(const Watch& watch) {
+  engine_->watch(&steps_);
+  watch.tell(report(/*with_slots=*/false), steps_.take());
+}
+
+void EngineThread::obey(const Unwatch&) {
+  engine_->watch(nullptr);
+  steps_.take();
+}
+
 // What still runs of a job.
 void EngineThread::cancel_all(JobId job) {
   for (auto at = talks_.lower_bound({job, 0}); at != talks_.end() && at->first.job == job;) {
@@ -208,7 +237,9 @@ Status EngineThread::take(const Progress& progress) {
     return end(id, Finish::kStop, std::move(news));
   }
   if (progress.finish != Finish::kNone) return end(id, progress.finish, std::move(news));
-  if (!news.text.empty() || !news.tokens.empty()) talk.job->tell(std::move(news));
+  if (news.text.empty() && news.tokens.empty()) return {};
+  news.arrived = arrived(talk);
+  talk.job->tell(std::move(news));
   return {};
 }
 
@@ -219,6 +250,7 @@ Status EngineThread::end(TalkId id, Finish finish, AnswerNews news) {
   news.text += talk.stops.push(talk.text.finish());
   if (talk.stops.stopped() && finish == Finish::kLength) finish = Finish::kStop;
   news.text += talk.stops.finish();
+  news.arrived = arrived(talk);
   news.end = AnswerEnd{.finish = finish, .usage = usage_of(talk), .error = {}, .stop = talk.stops.stop()};
   if (finish == Finish::kFailed)
     news.end->error = refusal_of({ErrorKind::kRuntime, engine_->request(talk.request).error.message});
@@ -239,6 +271,14 @@ void EngineThread::came(Talk& talk, size_t n_tokens) {
   }
   tally_.next_token.saw((now - *talk.last_came) / static_cast<double>(n_tokens), n_tokens);
   talk.last_came = now;
+}
+
+// What no news have told yet.
+Arrival EngineThread::arrived(Talk& talk) const {
+  const int64_t batches = engine_->request(talk.request).stats.verifications;
+  return {.tokens = static_cast<int32_t>(talk.n_tokens - std::exchange(talk.told_tokens, talk.n_tokens)),
+          .batches = static_cast<int32_t>(batches - std::exchange(talk.told_batches, batches)),
+          .request = talk.request.value};
 }
 
 void EngineThread::forget(TalkId id, Finish finish) {
@@ -270,6 +310,7 @@ void EngineThread::break_down(const Error& error) {
   for (const Order& order : late) {
     if (const auto* begin = std::get_if<Begin>(&order)) begin->job.tell(news);
     if (const auto* look = std::get_if<Look>(&order)) look->tell(last_report_);
+    if (const auto* watch = std::get_if<Watch>(&order)) watch->tell(last_report_, {});
   }
   broken_(error);
 }
@@ -305,16 +346,17 @@ Slot EngineThread::slot_of(const Talk& talk) const {
           .max_tokens = std::min(static_cast<size_t>(request.spec.max_tokens), room)};
 }
 
-EngineReport EngineThread::report() const {
+EngineReport EngineThread::report(bool with_slots) const {
   EngineReport report = tally_;
   report.waiting = engine_->waiting();
   report.running = talks_.size() - std::min(talks_.size(), report.waiting);
   report.trouble = load_.trouble;
+  report.now = engine_->now();
   for (const auto& [id, talk] : talks_) {
     const Request& request = engine_->request(talk.request);
     report.counts.add(request);
     if (!request.sequence.valid()) continue;  // it waits
-    report.slots.push_back(slot_of(talk));
+    if (with_slots) report.slots.push_back(slot_of(talk));
     const Residency& there = request.residency(kTarget);
     report.cells_running += there.committed().size() + there.n_entered();
   }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "chat/stop_strings.h"
+#include "engine/step_log.h"
 #include "serve/api_error.h"
 #include "serve/tally.h"
 #include "session/auto_trial.h"
@@ -38,6 +39,11 @@ struct AnswerEnd {
   std::string stop = {};  // the stop string that ended it; empty: none did
 };
 
+// Tokens of an answer, in how many batches of the target they came, and which of the engine's requests it is.
+struct Arrival {
+  int32_t tokens = 0, batches = 0, request = 0;
+};
+
 // What has come to one of a job's answers. The first news of a job that the engine has taken in is of nothing.
 struct AnswerNews {
   int32_t choice = 0;
@@ -47,6 +53,7 @@ struct AnswerNews {
   // which nothing is said yet.
   std::vector<Token> tokens;
   std::vector<Logprobs> logprobs;
+  Arrival arrived = {};  // since the news before
 };
 
 struct Job {
@@ -85,6 +92,10 @@ class EngineThread {
   Load load() const;
   // Has `tell` called once, by the engine's thread between two batches, or at once if the engine has failed.
   void look(std::function<void(const EngineReport&)> tell);
+  // As look(), without slots and with what the engine has done since the call before. It is recorded from the first
+  // call on, and no longer than until unwatch().
+  void watch(std::function<void(const EngineReport&, Steps)> tell);
+  void unwatch();
 
  private:
   struct TalkId {
@@ -99,7 +110,8 @@ class EngineThread {
     StopStrings stops;
     std::optional<AutoTrial> trial;
     int64_t n_tokens = 0;
-    std::optional<double> last_came = {};  // when the newest tokens did
+    int64_t told_tokens = 0, told_batches = 0;  // of them, what news have told
+    std::optional<double> last_came = {};       // when the newest tokens did
   };
   struct Begin {
     JobId id;
@@ -111,7 +123,11 @@ class EngineThread {
   struct Look {
     std::function<void(const EngineReport&)> tell;
   };
-  using Order = std::variant<Begin, Cancel, Look>;
+  struct Watch {
+    std::function<void(const EngineReport&, Steps)> tell;
+  };
+  struct Unwatch {};
+  using Order = std::variant<Begin, Cancel, Look, Watch, Unwatch>;
 
   void run();
   bool ending() const;
@@ -119,18 +135,21 @@ class EngineThread {
   void obey(Begin& order);
   void obey(const Cancel& cancel);
   void obey(const Look& look) { look.tell(report()); }
+  void obey(const Watch& watch);
+  void obey(const Unwatch&);
   Status step();
   Status begin(TalkId id, const std::shared_ptr<const Job>& job);
   Status take(const Progress& news);
   Status end(TalkId id, Finish finish, AnswerNews news);
   void came(Talk& talk, size_t n_tokens);
+  Arrival arrived(Talk& talk) const;
   void forget(TalkId id, Finish finish);
   void cancel_all(JobId job);
   void break_down(const Error& error);
   std::optional<RequestId> with_most_in_common(const std::vector<Token>& prompt) const;
   Usage usage_of(const Talk& talk) const;
   Slot slot_of(const Talk& talk) const;
-  EngineReport report() const;
+  EngineReport report(bool with_slots = true) const;
   void publish();
 
   const Session& session_;
@@ -142,6 +161,7 @@ class EngineThread {
   std::map<TalkId, Talk> talks_;
   std::map<RequestId, TalkId> speaking_;
   std::deque<RequestId> kept_;  // that have ended, the oldest first
+  StepLog steps_;               // of who watches
   EngineReport tally_;          // what was counted of requests that have ended, and of tokens
 
   mutable std::mutex mutex_;

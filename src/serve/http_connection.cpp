@@ -59,6 +59,7 @@ class HttpConnection::Reply : public Exchange {
       : connection_(connection.weak_from_this()),
         executor_(connection.socket_.get_executor()),
         closed_(connection.closed_),
+        untaken_(connection.untaken_),
         number_(connection.number_) {}
 
   void reply(HttpReply reply) override {
@@ -70,6 +71,7 @@ class HttpConnection::Reply : public Exchange {
   void end_stream() override {
     post([](HttpConnection& c) { c.end_stream(); });
   }
+  size_t untaken() const override { return *untaken_; }
   void on_gone(std::function<void()> gone) override {
     asio::post(executor_, [weak = connection_, number = number_, gone = std::move(gone)]() mutable {
       const auto connection = weak.lock();
@@ -93,6 +95,7 @@ class HttpConnection::Reply : public Exchange {
   std::weak_ptr<HttpConnection> connection_;
   asio::any_io_executor executor_;
   std::shared_ptr<const std::atomic<bool>> closed_;
+  std::shared_ptr<const std::atomic<size_t>> untaken_;
   uint64_t number_;
 };
 
@@ -231,6 +234,7 @@ void HttpConnection::end_stream() {
 void HttpConnection::send(std::string bytes) {
   waiting_ += bytes;
   if (!writing_) write();
+  count_untaken();
 }
 
 void HttpConnection::write() {
@@ -244,6 +248,8 @@ void HttpConnection::write() {
 
 void HttpConnection::wrote(const error_code& error) {
   writing_ = false;
+  going_.clear();
+  count_untaken();
   if (state_ == State::kEnded) return;
   stop_timer();
   if (error) return gone();

@@ -59,6 +59,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void stop_timer();
   void count_body(uint64_t bytes);
   void count_exchange(bool under_way);
+  void count_untaken() { *untaken_ = waiting_.size() + going_.size(); }
 
   boost::asio::ip::tcp::socket socket_;
   Shared& shared_;
@@ -77,6 +78,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::function<void()> gone_;
   const std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);
   std::string waiting_, going_;  // bytes to be sent, and being sent
+  std::shared_ptr<std::atomic<size_t>> untaken_ = std::make_shared<std::atomic<size_t>>(0);  // how many
   bool writing_ = false;
   size_t lingered_ = 0;
   char scratch_[4096];

@@ -38,6 +38,8 @@ class Exchange {
   // Begins a stream of events (text/event-stream), or goes on with it.
   virtual void stream(std::string events) = 0;
   virtual void end_stream() = 0;
+  // Bytes of a stream that the client's system has not taken yet, as far as they are known.
+  virtual size_t untaken() const { return 0; }
   // Has `gone` called, by the server's thread, when the client goes away before all is said; at once if it has.
   virtual void on_gone(std::function<void()> gone) = 0;
   // Whether it has, so that nobody hears what is said.

@@ -45,4 +45,13 @@ inline constexpr size_t kKeptRequests = 64;
 // Tokens in common that make it worth to share cells: fewer are computed as fast as a request waits for another.
 inline constexpr size_t kWorthSharing = 16;
 
+// Pages that may watch the engine at a time, and how often they are told what it has done and how it does.
+inline constexpr size_t kMostWatching = 16;
+inline constexpr std::chrono::milliseconds kTellSteps{100};
+inline constexpr int kTellFiguresEvery = 5;  // times
+// What is kept to be told: more than a fast engine does in the time. A page that has not taken so many bytes of what it
+// was told is told nothing until it has.
+inline constexpr size_t kMostSteps = 4096;
+inline constexpr size_t kMostUntaken = 256 << 10;
+
 }  // namespace sluice::policy

@@ -41,6 +41,17 @@ ApiStatus check_longest(const json& body) {
   return bad_parameter("max_tokens", "max_completion_tokens says something else: leave one of them out");
 }
 
+// Whether the method reads an option that a request names.
+Status check_is_read(const Session& session, const std::string& method, const std::string& name) {
+  const bool head = session.head_for(method) != nullptr;
+  return check_settings_are_read(
+      [&](const std::string& flag) -> std::optional<std::string> {
+        if (flag == "--" + name || (head && flag == "--head")) return "";
+        return std::nullopt;
+      },
+      {method});
+}
+
 // The method, and those of its options that a request may choose.
 ApiStatus read_method(const Session& session, const json& body, Asked& asked) {
   const auto given = [&](const char* name) { return body.contains(name) && !body[name].is_null(); };
@@ -62,14 +73,9 @@ ApiStatus read_method(const Session& session, const json& body, Asked& asked) {
   if (given("depth")) {
     SLUICE_API_TRY(options.depth, read_whole(body["depth"], "depth", 1, 64));
   }
-  const bool head = session.head_for(asked.spec.method) != nullptr;
   for (const char* name : {"width", "depth"}) {
     if (!given(name)) continue;
-    const auto is_given = [&](const std::string& flag) -> std::optional<std::string> {
-      if (flag == std::string("--") + name || (head && flag == "--head")) return "";
-      return std::nullopt;
-    };
-    const Status read = check_settings_are_read([&](const char* flag) { return is_given(flag); }, {asked.spec.method});
+    const Status read = check_is_read(session, asked.spec.method, name);
     if (!read) return bad_parameter(name, without_dashes(read.error().message));
   }
   return {};
@@ -241,6 +247,10 @@ ApiResult<Asked> read_responses(const Session& session, const ServeDefaults& def
 
 ApiResult<Asked> read_messages_request(const Session& session, const ServeDefaults& defaults, const json& body) {
   return read_conversation(kMessagesApi, session, defaults, body);
+}
+
+bool takes_option(const Session& session, const std::string& method, const std::string& name) {
+  return check_is_read(session, session.method(method), name).has_value();
 }
 
 ApiResult<size_t> count_input_tokens(const Session& session, const ServeDefaults& defaults, const json& body) {

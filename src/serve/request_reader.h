@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "serve/api_error.h"
 #include "serve/parameter_reader.h"
@@ -18,6 +19,7 @@ struct ServeDefaults {
   int32_t slots = 1;                  // requests with a full context that may run at a time
   std::optional<int32_t> max_tokens;  // none: as many as the context leaves
   std::optional<uint64_t> seed;       // none: a new one for each
+  std::vector<std::string> methods;   // that the engine has models for; `auto` is among them
 };
 
 // What it takes to read what a body asks for, beside its length.
@@ -36,6 +38,8 @@ ApiResult<Asked> read_responses(const Session& session, const ServeDefaults& def
                                 const nlohmann::ordered_json& body);
 ApiResult<Asked> read_messages_request(const Session& session, const ServeDefaults& defaults,
                                        const nlohmann::ordered_json& body);
+// Whether a request for this method may choose its width or its depth.
+bool takes_option(const Session& session, const std::string& method, const std::string& name);
 // Of POST /v1/messages/count_tokens: those of the prompt.
 ApiResult<size_t> count_input_tokens(const Session& session, const ServeDefaults& defaults,
                                      const nlohmann::ordered_json& body);

@@ -182,7 +182,7 @@ std::string ResponsesForm::events(const std::vector<AnswerParts::Step>& steps, c
   return events;
 }
 
-std::string ResponsesForm::piece(int32_t, const AssistantDelta& more, Json) {
+std::string ResponsesForm::piece(int32_t, const AssistantDelta& more, Json, Arrival) {
   return events(parts_.take(more), "completed");
 }
 

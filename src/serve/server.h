@@ -33,8 +33,8 @@ class Server {
 
   std::string address() const { return http_->address(); }  // HOST:PORT, with the port that was chosen
   EngineThread::Load load() const { return engine_->load(); }
-  // Requests that have come and are not answered yet, all that they are told included.
-  size_t at_work() const { return http_->exchanges(); }
+  // Requests that have come and are not answered yet, all that they are told included; pages that watch don't count.
+  size_t at_work() const;
   // Refuses new requests, and waits until none is at work, the engine has failed, or so many seconds are over.
   void drain(double seconds);
   // What has ended the engine for good; none: it works.

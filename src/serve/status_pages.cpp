@@ -62,12 +62,6 @@ class MetricsPage {
 
 double share(size_t part, size_t all) { return all == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(all); }
 
-size_t resident_bytes() {
-  size_t all = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> all >> resident;
-  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
-
 void add_requests(MetricsPage& page, const EngineReport& report) {
   page.gauge("vllm:num_requests_running", "Requests that are answered now.", report.running);
   page.gauge("vllm:num_requests_waiting", "Requests that wait for cells of the KV cache.", report.waiting);
@@ -129,7 +123,23 @@ Json params_of(const SamplingParams& sampling, size_t max_tokens) {
           {"seed", sampling.seed}};
 }
 
+// Those that a request may name, and what else it may choose of them.
+Json methods_of(const Session& session, const ServeDefaults& defaults) {
+  Json methods = Json::array();
+  for (const std::string& name : defaults.methods)
+    methods.push_back({{"name", name},
+                       {"width", takes_option(session, name, "width")},
+                       {"depth", takes_option(session, name, "depth")}});
+  return methods;
+}
+
 }  // namespace
+
+size_t resident_bytes() {
+  size_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
 
 std::string metrics_page(const EngineReport& report, const std::string& model) {
   MetricsPage page(model);
@@ -154,7 +164,10 @@ Json props_page(const Session& session, const ServeDefaults& defaults) {
           {"chat_template", session.model().chat_template()},
           {"bos_token", text_of(tokenizer.bos())},
           {"eos_token", text_of(tokenizer.eos())},
-          {"sluice", {{"method", session.options().request.method}, {"stages", session.cuts().size()}}}};
+          {"sluice",
+           {{"method", session.options().request.method},
+            {"methods", methods_of(session, defaults)},
+            {"stages", session.cuts().size()}}}};
 }
 
 Json slots_page(const EngineReport& report, const Session& session, const ServeDefaults& defaults) {

@@ -14,6 +14,9 @@ namespace sluice {
 inline constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
 std::string metrics_page(const EngineReport& report, const std::string& model);
 
+// Memory of this process that is resident.
+size_t resident_bytes();
+
 // As llama-server has them, as far as they mean something here: what a request gets that does not say, the template;
 // requests that run, and slots that are free for such with a full context.
 nlohmann::ordered_json props_page(const Session& session, const ServeDefaults& defaults);

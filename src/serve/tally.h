@@ -50,6 +50,7 @@ struct Slot {
 
 // A state of the server's engine and all that was counted until then. Seconds are those of the engine's clock.
 struct EngineReport {
+  double now = 0;
   size_t running = 0, waiting = 0;
   std::string trouble;  // why nothing can be answered now; empty: it can
   std::vector<Slot> slots;

@@ -19,6 +19,12 @@ void append(AssistantDelta& all, AssistantDelta more) {
   for (auto& call : more.tool_calls) all.tool_calls.push_back(std::move(call));
 }
 
+void add(Arrival& all, const Arrival& more) {
+  all.tokens += more.tokens;
+  all.batches += more.batches;
+  all.request = more.request;
+}
+
 bool says_something(const AssistantDelta& more) {
   return !more.content.empty() || !more.reasoning.empty() || !more.tool_calls.empty();
 }
@@ -65,7 +71,7 @@ void Teller::Choice::name_calls(AssistantDelta& more) {
 }
 
 AnswerForm::Ending Teller::Choice::ending() const {
-  return {.finish = end->finish, .calls = !call_ids.empty(), .stop = end->stop};
+  return {.finish = end->finish, .calls = !call_ids.empty(), .stop = end->stop, .arrived = arrived};
 }
 
 void Teller::take(const AnswerNews& news) {
@@ -88,8 +94,10 @@ void Teller::send(Choice& choice, const AnswerNews& news) {
   for (int32_t i = 0; !begun_ && i < way_.choices; ++i) events += form_->begin(i);
   begun_ = true;
   const AssistantDelta more = choice.read(news);
+  add(choice.arrived, news.arrived);
   if (says_something(more) || !news.logprobs.empty())
-    events += form_->piece(news.choice, more, way_.logprobs ? choice.form.next(news.tokens, news.logprobs) : Json());
+    events += form_->piece(news.choice, more, way_.logprobs ? choice.form.next(news.tokens, news.logprobs) : Json(),
+                           std::exchange(choice.arrived, {}));
   if (choice.end) events += form_->end(news.choice, choice.ending());
   over_ = all_have_ended();
   if (over_) events += form_->last(usage());
@@ -177,6 +185,7 @@ std::vector<AnswerNews> LateTeller::waiting() {
     before->text += news.text;
     before->tokens.insert(before->tokens.end(), news.tokens.begin(), news.tokens.end());
     std::ranges::move(news.logprobs, std::back_inserter(before->logprobs));
+    add(before->arrived, news.arrived);
     before->end = std::move(news.end);
   }
   return merged;

@@ -43,6 +43,7 @@ class Teller {
     std::optional<AnswerStream> reader;
     std::vector<std::string> call_ids;  // ours, where the family gives none
     std::optional<AnswerEnd> end;
+    Arrival arrived;  // of which no piece has told
 
     AssistantDelta read(const AnswerNews& news);
     void name_calls(AssistantDelta& more);

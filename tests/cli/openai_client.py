@@ -64,6 +64,7 @@ assert whole.usage.sluice["accepted"] >= 0 and whole.usage.prompt_tokens_details
 pieces = list(chat(stream=True, stream_options={"include_usage": True}))
 assert "".join(p.choices[0].delta.content or "" for p in pieces if p.choices) == text
 assert pieces[0].choices[0].delta.role == "assistant" and pieces[-1].usage.completion_tokens == 30
+assert sum(p.sluice["tokens"] for p in pieces if "sluice" in p.model_extra) == 30
 
 # Seeds and methods.
 warm = {"temperature": 1.0, "seed": 5}

@@ -48,7 +48,7 @@ TEST(ServeMalformed, BodiesThatAreNoRequest) {
 
 TEST(ServeMalformed, PathsAndMethodsThatThereAreNot) {
   const auto server = serve();
-  expect_error(ask(server->address(), "GET", "/"), 404);
+  expect_error(ask(server->address(), "GET", "/v0"), 404);
   expect_error(ask(server->address(), "GET", "/v1/chat"), 404);
   expect_error(ask(server->address(), "POST", "/v1/" + std::string(8000, 'x'), kGood), 404);
   const HttpAnswer get = ask(server->address(), "GET", kChat);
