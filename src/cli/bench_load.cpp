@@ -138,8 +138,7 @@ class Load {
 
   Status take(const Progress& news) {
     Talk& talk = *speaking_.at(news.request);
-    if (news.finish == Finish::kFailed)
-      return tl::unexpected<Error>(talk.point->in(engine_.request(news.request).error));
+    if (has_error(news.finish)) return tl::unexpected<Error>(talk.point->in(engine_.request(news.request).error));
     talk.token_times.insert(talk.token_times.end(), news.tokens.size(), engine_.now());
     talk.n_new += static_cast<int64_t>(news.tokens.size());
     if (news.finish != Finish::kNone) return end_turn(talk);

@@ -13,6 +13,14 @@ Progress& progress_of(const Request& request, std::vector<Progress>& all) {
   return all.back();
 }
 
+// Nothing is broken but the answer, so whoever begins likewise may have its cells.
+Error form_error() {
+  return {
+      ErrorKind::kInput,
+      "the answer can't be kept to its form any further: where a text can be read in many ways, matching takes longer "
+      "with every token; write root ::= \"a\"+ for root ::= root root | \"a\", or the like"};
+}
+
 }  // namespace
 
 Status Engine::handle(const Event& event) {
@@ -129,7 +137,10 @@ void Engine::accept(Request& request, const Accepted& accepted) {
   }
   recorder_.said(request, !step.flush, now);
 
-  if (!request.spec.ignore_end && tokenizer_->ends_generation(accepted.next)) {
+  if (accepted.form_failed) {
+    request.error = form_error();
+    finish(request, Finish::kFormFailed);
+  } else if (!request.spec.ignore_end && tokenizer_->ends_generation(accepted.next)) {
     finish(request, Finish::kStop);
   } else if (request.tokens.size() >= request.reserved_cells) {
     finish(request, Finish::kLength);

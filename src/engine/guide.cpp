@@ -46,7 +46,7 @@ std::vector<Candidate> Guide::permitted(std::span<const Token> answer, std::span
                                         std::vector<Candidate> said) {
   go_to(answer, guesses);
   const TokenMask* mask = constraint_->permitted();
-  if (mask == nullptr) return said;
+  if (mask == nullptr || constraint_->failed()) return said;
   const float before = sum_of(said);
   std::erase_if(said, [&](const Candidate& candidate) { return !mask->has(candidate.token); });
   const std::vector<Token> few = few_of(*mask, policy::kFewPermitted);

@@ -17,7 +17,8 @@ class Guide {
   explicit Guide(std::unique_ptr<Constraint> constraint) : constraint_(std::move(constraint)) {}
 
   // What a source said may come after an answer's tokens and some guesses, without what may not; the rest makes up for
-  // it. Where nothing is left and few tokens may come, those; where only one may, that is certain.
+  // it. Where nothing is left and few tokens may come, those; where only one may, that is certain. Where the constraint
+  // has failed, all that was said.
   std::vector<Candidate> permitted(std::span<const Token> answer, std::span<const Token> guesses,
                                    std::vector<Candidate> said);
 

@@ -26,17 +26,18 @@ namespace sluice {
 using RequestId = Id<struct RequestTag>;
 
 enum class Finish : uint8_t {
-  kNone,       // still running
-  kStop,       // the model ended its answer
-  kLength,     // max_tokens or the context was reached
-  kCancelled,  // stopped from outside
-  kFailed,     // something broke: Request::error says what
+  kNone,        // still running
+  kStop,        // the model ended its answer
+  kLength,      // max_tokens or the context was reached
+  kCancelled,   // stopped from outside
+  kFailed,      // something broke: Request::error says what
+  kFormFailed,  // the answer can't be kept to its grammar any further, as Request::error says
 };
-inline constexpr Choice<Finish> kFinishes[] = {{"running", Finish::kNone},
-                                               {"stop", Finish::kStop},
-                                               {"length", Finish::kLength},
-                                               {"cancelled", Finish::kCancelled},
-                                               {"failed", Finish::kFailed}};
+inline constexpr Choice<Finish> kFinishes[] = {{"running", Finish::kNone},  {"stop", Finish::kStop},
+                                               {"length", Finish::kLength}, {"cancelled", Finish::kCancelled},
+                                               {"failed", Finish::kFailed}, {"form_failed", Finish::kFormFailed}};
+// Whether Request::error says why it has ended.
+inline bool has_error(Finish finish) { return finish == Finish::kFailed || finish == Finish::kFormFailed; }
 inline const char* name(Finish finish) { return name_of(kFinishes, finish); }
 
 struct RequestSpec {

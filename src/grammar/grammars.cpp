@@ -58,11 +58,6 @@ class Compiler {
   std::optional<xgrammar::GrammarCompiler> compiler_;  // once there is a grammar
 };
 
-// Seconds of the processor that matching an answer may take: in each call, and what calls so far may have taken beyond
-// that, made up for by those that took less. Of a form that can be read in many ways (root ::= root root | "a") each
-// token takes longer than the one before, and nobody else may wait for it.
-constexpr double kSecondsPerCall = 0.002, kSecondsBeyond = 0.1;
-
 // Of this thread.
 double processor_seconds() {
   timespec now{};
@@ -72,7 +67,8 @@ double processor_seconds() {
 
 class ByGrammar final : public Constraint {
  public:
-  ByGrammar(Compiled grammar, std::string begin) : grammar_(std::move(grammar)), begin_(std::move(begin)) {}
+  ByGrammar(Compiled grammar, std::string begin, MatchingTime time)
+      : grammar_(std::move(grammar)), begin_(std::move(begin)), time_(time), left_(time.beyond) {}
 
   void accept(Token token) override {
     timed([&] {
@@ -96,11 +92,13 @@ class ByGrammar final : public Constraint {
     return &mask_;
   }
 
+  bool failed() const override { return failed_; }
+
  private:
-  // Does it, in the time that there is.
+  // Does it in the time that there is.
   template <class Do>
   void timed(Do act) {
-    matcher();  // whose making is no matching
+    matcher();
     if (failed_) return;
     const double begin = processor_seconds();
     try {
@@ -108,7 +106,7 @@ class ByGrammar final : public Constraint {
     } catch (const std::exception&) {
       failed_ = true;
     }
-    left_ = std::min(left_ + kSecondsPerCall - (processor_seconds() - begin), kSecondsBeyond);
+    left_ = std::min(left_ + time_.per_call - (processor_seconds() - begin), time_.beyond);
     failed_ = failed_ || left_ < 0.0;
   }
 
@@ -141,20 +139,22 @@ class ByGrammar final : public Constraint {
 
   Compiled grammar_;
   std::string begin_;
+  const MatchingTime time_;
+  double left_;                                      // of time_.beyond
   std::optional<xgrammar::GrammarMatcher> matcher_;  // once it is needed
   int n_tokens_ = 0;
   size_t outside_ = 0;  // tokens accepted behind the grammar's end, or where it could not go on
   TokenMask mask_;
-  double left_ = kSecondsBeyond;
-  bool failed_ = false;  // the library has, or takes too long: the answer ends there, and nobody else's
+  bool failed_ = false;  // the answer ends there, and nobody else's
 };
 
 }  // namespace
 
-Constrain constrain_by(const VocabularyPlace& vocabulary, int32_t n_logits) {
-  return [compiler = Compiler::of(vocabulary, n_logits)](const AnswerGrammar& grammar) -> std::unique_ptr<Constraint> {
+Constrain constrain_by(const VocabularyPlace& vocabulary, int32_t n_logits, MatchingTime time) {
+  return [compiler = Compiler::of(vocabulary, n_logits),
+          time](const AnswerGrammar& grammar) -> std::unique_ptr<Constraint> {
     const auto compile = [compiler, rules = grammar.rules] { return compiler->compile(rules); };
-    return std::make_unique<ByGrammar>(std::async(std::launch::async, compile).share(), grammar.begin);
+    return std::make_unique<ByGrammar>(std::async(std::launch::async, compile).share(), grammar.begin, time);
   };
 }
 

@@ -104,7 +104,8 @@ class Judge final : public Ending {
     for (const size_t i : open) rows.push_back({batch.rows[alive[i]], logits_of(alive[i]), draws_of(batch, alive[i])});
     std::vector<Accepted> drawn = verifier_.accept(rows, computation.spread());
     for (size_t i = 0; i < open.size(); ++i) {
-      if (const auto& key = keys[open[i]]) memo_->keep(*key, Draw{drawn[i].next, drawn[i].logprob});
+      if (const auto& key = keys[open[i]]; key && !drawn[i].form_failed)
+        memo_->keep(*key, Draw{drawn[i].next, drawn[i].logprob});
       verdicts[open[i]] = std::move(drawn[i]);
     }
     return verdicts;

@@ -299,6 +299,7 @@ void ServeApi::generate(const Route& route, const Json& body, const std::shared_
                                                   .method = std::move(asked->method),
                                                   .stops = std::move(stops),
                                                   .shown = std::move(asked->shown),
+                                                  .form_param = std::move(asked->form_param),
                                                   .tell = std::move(tell)});
   exchange->on_gone([this, job] { engine_.cancel(job); });
 }

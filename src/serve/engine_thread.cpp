@@ -252,12 +252,21 @@ Status EngineThread::end(TalkId id, Finish finish, AnswerNews news) {
   news.text += talk.stops.finish();
   news.arrived = arrived(talk);
   news.end = AnswerEnd{.finish = finish, .usage = usage_of(talk), .error = {}, .stop = talk.stops.stop()};
-  if (finish == Finish::kFailed)
-    news.end->error = refusal_of({ErrorKind::kRuntime, engine_->request(talk.request).error.message});
+  const bool failed = has_error(finish);
+  if (failed) {
+    news.end->finish = Finish::kFailed;
+    news.end->error = failure_of(talk, finish);
+  }
   talk.job->tell(std::move(news));
   forget(id, finish);
-  if (finish == Finish::kFailed) cancel_all(id.job);
+  if (failed) cancel_all(id.job);
   return {};
+}
+
+ApiError EngineThread::failure_of(const Talk& talk, Finish finish) const {
+  const std::string& why = engine_->request(talk.request).error.message;
+  if (finish == Finish::kFormFailed) return bad_parameter(talk.job->form_param, why).value();
+  return refusal_of({ErrorKind::kRuntime, why});
 }
 
 // Tokens of an answer, all at once.

@@ -62,6 +62,7 @@ struct Job {
   std::string method;   // as it was asked for
   std::vector<std::string> stops;
   std::vector<Token> shown = {};  // control tokens whose texts are told
+  std::string form_param = {};    // which parameter says in which form the answers are; empty: none
   // Of the engine's thread, or of who submits it; it must not wait. After an answer that failed there is no other news.
   std::function<void(AnswerNews)> tell;
 };
@@ -141,6 +142,7 @@ class EngineThread {
   Status begin(TalkId id, const std::shared_ptr<const Job>& job);
   Status take(const Progress& news);
   Status end(TalkId id, Finish finish, AnswerNews news);
+  ApiError failure_of(const Talk& talk, Finish finish) const;
   void came(Talk& talk, size_t n_tokens);
   Arrival arrived(Talk& talk) const;
   void forget(TalkId id, Finish finish);

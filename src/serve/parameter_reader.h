@@ -31,6 +31,7 @@ struct Asked {
   std::string method;  // `auto`: what the engine begins with may be switched
   std::vector<std::string> stops;
   std::optional<AskedForm> form;  // none: any text
+  std::string form_param;         // by which the answer has a grammar; empty: it has none
   bool stream = false, include_usage = false;
   std::optional<AnswerFormat> format;  // how the answer is read, if it may hold more than a text
   std::vector<Token> shown;            // control tokens that are read with it

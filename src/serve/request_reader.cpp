@@ -96,6 +96,7 @@ ApiStatus take_grammar(const Session& session, const GrammarSource& source, cons
   auto grammar = session.grammars()->read(source);
   if (!grammar) return cannot_read(param, grammar.error());
   asked.spec.sampling.grammar = std::move(*grammar);
+  asked.form_param = param;
   return {};
 }
 

@@ -62,7 +62,7 @@ Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, 
     if (answer.trial && engine.busy()) SLUICE_TRY_STATUS(go_on(engine, answer));
   }
   const Request& request = engine.request(answer.request);
-  if (request.finish == Finish::kFailed) return tl::unexpected<Error>(request.error);
+  if (has_error(request.finish)) return tl::unexpected<Error>(request.error);
   if (answer.plain_tokens < 0) count_plain(request, answer, 1);  // it ended in that turn
   say(stream.finish());
   SLUICE_TRY_STATUS(session.files().look());

@@ -20,7 +20,7 @@ class Assembler {
 
   Result<Assembly> assemble() {
     engine_.cuts = parts_.cuts;
-    engine_.constrain = constrain_by(parts_.model->vocabulary(), parts_.model->n_logits());
+    engine_.constrain = constrain_by(parts_.model->vocabulary(), parts_.model->n_logits(), kToGuide);
     if (parts_.profile) SLUICE_TRY_STATUS(parts_.profile->check_stages(parts_.cuts.size()));
     if (parts_.profile)
       engine_.cost.emplace(*parts_.profile, parts_.cuts, parts_.model->hparams().d_model, options_.activations);

@@ -41,6 +41,9 @@ class Constraint {
 
   // Which tokens may come next, at least one; null: all. Valid until the next call.
   virtual const TokenMask* permitted() = 0;
+
+  // It can't say any more what may come: all that is permitted is to end the answer, which is none of its form.
+  virtual bool failed() const = 0;
 };
 
 // The constraint of an answer that begins, by its grammar (SamplingParams::grammar).

@@ -118,6 +118,7 @@ Accepted Verifier::accept(const Alive& alive, Sampler& sampler) {
   path.expected = drawn.token;
   Accepted accepted = verdict(alive.row, drawn);
   accepted.odds = std::move(odds);
+  accepted.form_failed = path.constraint != nullptr && path.constraint->failed();
   if (path.sampling.top_logprobs > 0) accepted.top = sampler.top_logprobs(alive.logits, path.sampling.top_logprobs);
   return accepted;
 }

@@ -41,6 +41,7 @@ struct Accepted {
   float logprob = 0.0f;  // natural log of next's probability before sampling parameters (softmax of the raw logits)
   std::vector<BendOdds> odds;     // by kBends, where Draws asked for it
   std::vector<TokenLogprob> top;  // the likeliest first, SamplingParams::top_logprobs of them
+  bool form_failed = false;       // of the answer's grammar, which can't be followed any further: `next` ends it
 };
 
 // What a draft model says of the tokens after a row, likeliest first.

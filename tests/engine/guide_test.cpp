@@ -18,8 +18,10 @@ class Steps final : public Constraint {
     for (const Token step : steps_) mask_.add((said_.empty() ? 0 : said_.back()) + step);
     return &mask_;
   }
+  bool failed() const override { return said_.size() > kLongest; }
 
  private:
+  static constexpr size_t kLongest = 7;
   std::vector<Token> steps_, said_;
   TokenMask mask_;
 };
@@ -62,6 +64,15 @@ TEST(Guide, GoesFromAnyPlaceToAnyOther) {
   EXPECT_TRUE(may({2}, {}, 3));
   EXPECT_TRUE(may({2, 3, 5, 7}, {8, 9, 11}, 12));
   EXPECT_TRUE(may({}, {1}, 3));
+}
+
+TEST(Guide, WhereItsFormFailsGuessesAreLeftAsTheyAre) {
+  auto by_steps = guide({1});
+  const std::vector<Candidate> said = {{90, 0.5f}, {91, 0.2f}};
+  const auto left = by_steps.permitted(std::vector<Token>(8, 1), {}, said);
+  ASSERT_EQ(left.size(), 2u);
+  EXPECT_EQ(left[0].token, 90);
+  EXPECT_FLOAT_EQ(left[1].probability, 0.2f);
 }
 
 TEST(Guide, OneTokenThatMayComeIsCertain) {

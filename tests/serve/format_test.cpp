@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <set>
 
@@ -196,6 +197,32 @@ TEST(ServeFormat, SeveralAnswersAndStreamsAreOfIt) {
   for (const json& event : events_of(streamed.body))
     if (event.is_object()) text += event["choices"][0]["delta"].value("content", "");
   EXPECT_EQ(text.size(), 4u) << streamed.body;
+}
+
+// A form in which each token takes longer than the one before.
+TEST(ServeFormat, WhatTakesTooLongToMatchEndsThatAnswerAlone) {
+  const auto server = serve({}, whole_session());
+  const std::string end = std::to_string(whole_session().tokenizer().eos());
+  const json dear =
+      chat({{"grammar", R"(root ::= root root | "a")"}, {"logit_bias", {{end, -100}}}, {"max_tokens", 1000}});
+  const json other = {{"prompt", "one two"}, {"max_tokens", 200}, {"ignore_eos", true}};
+  auto beside = std::async(std::launch::async, [&] { return post(server->address(), kText, other); });
+  for (const char* method : {"ar", "surge"}) {
+    json body = dear;
+    body["method"] = method;
+    const HttpAnswer answer = post(server->address(), kChat, body);
+    EXPECT_EQ(answer.status, 400) << answer.body;
+    EXPECT_EQ(answer.json()["error"]["param"], "grammar");
+    EXPECT_NE(answer.json()["error"]["message"].get<std::string>().find("longer with every token"), std::string::npos);
+    body["stream"] = true;
+    body["n"] = 2;
+    const auto events = events_of(post(server->address(), kChat, body).body);
+    ASSERT_FALSE(events.empty());
+    EXPECT_EQ(events.back()["error"]["param"], "grammar") << events.back();
+  }
+  EXPECT_EQ(text_of_answer(beside.get().json()), expected_of(other).text);
+  EXPECT_EQ(text_of_answer(post(server->address(), kText, other).json()), expected_of(other).text);
+  EXPECT_NE(ask(server->address(), "GET", "/metrics").body.find("finish=\"form_failed\"} 4"), std::string::npos);
 }
 
 TEST(ServeFormat, WhatIsNoneIsRefused) {

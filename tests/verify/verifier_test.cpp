@@ -69,6 +69,37 @@ TEST(Verifier, TheFirstNodeAfterThePromptIsTakenAndDrawsTheNextToken) {
   EXPECT_EQ(path(verifier), (Tokens{7, 8, 9}));
 }
 
+constexpr Token kEnd = 0;
+
+// Fails after one token of the answer.
+class OfOneToken final : public Constraint {
+ public:
+  void accept(Token) override { ++n_; }
+  void take_back(size_t n) override { n_ -= n; }
+  const TokenMask* permitted() override { return failed() ? &end_ : nullptr; }
+  bool failed() const override { return n_ > 1; }
+
+ private:
+  size_t n_ = 0;
+  const TokenMask end_{{1 << kEnd}};
+};
+
+TEST(Verifier, AVerdictSaysThatTheAnswersFormHasFailed) {
+  Verifier verifier(choose_by_noise, [](const AnswerGrammar&) { return std::make_unique<OfOneToken>(); });
+  SamplingParams sampling;
+  sampling.answer_from = 2;
+  sampling.grammar.rules = "some";
+  const Token first = next_of(8), second = next_of(first);
+  const auto accepted = verify(verifier, {Open{kA, sampling}},
+                               {prompt(7, 0, 0, -1), node(8, 1, 1, 0), node(first, 2, 2, 1), node(second, 3, 3, 2)});
+  ASSERT_EQ(accepted.size(), 3u);
+  EXPECT_FALSE(accepted[0].form_failed);
+  EXPECT_FALSE(accepted[1].form_failed);
+  EXPECT_EQ(accepted[1].next, second);
+  EXPECT_TRUE(accepted[2].form_failed);
+  EXPECT_EQ(accepted[2].next, kEnd);
+}
+
 TEST(Verifier, APromptOfOneTokenNeedsNoPromptRow) {
   Verifier verifier;
   EXPECT_EQ(cells(verify(verifier, {Open{kA, {}}}, {node(9, 0, 5, -1)})), Cells{5});
