@@ -1,3 +1,5 @@
+#include <bit>
+
 #include "compute/kernels/dots.h"
 #include "compute/kernels/packed.h"
 #include "compute/kernels/parts.h"
@@ -463,13 +465,15 @@ void quantise(const float* x, int64_t n, std::byte* out) {
     for (int k = kLanes; k < kBlock; k += kLanes) most = max8(most, abs8(load8(x + k)));
     const float largest = largest8(most);
     const float per_value = largest > 1e-30f ? 127.0f / largest : 0.0f;
-    constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest integer, ties to even
+    // 1.5 * 2^23: adding it rounds to the nearest integer, ties to even, and leaves that in the lowest bits; what is no
+    // number leaves any.
+    constexpr float kRound = 12582912.0f;
     int32_t sums[2] = {};
     for (int half = 0; half < 2; ++half) {
       for (int k = 16 * half; k < 16 * half + 16; ++k) {
-        const auto q = static_cast<int32_t>((x[k] * per_value + kRound) - kRound);
+        const uint32_t q = std::bit_cast<uint32_t>(x[k] * per_value + kRound) - std::bit_cast<uint32_t>(kRound);
         in->q[k] = static_cast<int8_t>(q);
-        sums[half] += q;
+        sums[half] += in->q[k];
       }
     }
     in->scale = largest / 127.0f;
