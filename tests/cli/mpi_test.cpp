@@ -36,6 +36,7 @@ class Mpi : public testing::Test {
     for (const char* variable :
          {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
       ::setenv(variable, "1", 1);
+    ::setenv("LSAN_OPTIONS", "detect_leaks=0", 1);  // Open MPI leaves memory behind
   }
   void SetUp() override {
     mpirun_ = find_on_path("mpirun");

@@ -190,7 +190,8 @@ TEST(ServeFormat, SeveralAnswersAndStreamsAreOfIt) {
   const HttpAnswer three =
       post(server->address(), kChat, chat({{"regex", "[a-c]{4}"}, {"n", 3}, {"temperature", 1.0}, {"seed", 1}}));
   ASSERT_EQ(three.status, 200) << three.body;
-  for (const json& choice : three.json()["choices"])
+  const json choices = three.json()["choices"];
+  for (const json& choice : choices)
     EXPECT_EQ(choice["message"]["content"].get<std::string>().find_first_not_of("abc"), std::string::npos);
   const HttpAnswer streamed = post(server->address(), kChat, chat({{"regex", "[a-c]{4}"}, {"stream", true}}));
   std::string text;
