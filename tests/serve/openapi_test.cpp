@@ -29,7 +29,8 @@ std::string upper(std::string text) {
 TEST(ServeOpenApi, WhatIsDocumentedIsThere) {
   const auto server = serve();
   const std::string model = served_session().model().hparams().name;
-  for (const auto& [path, methods] : documented()["paths"].items())
+  const json paths = documented()["paths"];
+  for (const auto& [path, methods] : paths.items())
     for (const auto& [method, operation] : methods.items()) {
       std::string asked = path;
       if (const size_t at = asked.find("{name}"); at != asked.npos) asked.replace(at, 6, model);
