@@ -98,7 +98,7 @@ class ByGrammar final : public Constraint {
   // Does it in the time that there is.
   template <class Do>
   void timed(Do act) {
-    matcher();
+    matcher();  // whose making is no matching
     if (failed_) return;
     const double begin = processor_seconds();
     try {
