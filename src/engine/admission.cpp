@@ -59,7 +59,7 @@ Request* Admission::origin(const Request& request) {
 // Not beyond the first token of its answer: then a head has been given all of the prompt.
 bool Admission::waits_for_origin(const Request& request) {
   const Request* const other = request.spec.shares ? origin(request) : nullptr;
-  if (other == nullptr || other->finish != Finish::kNone || other->n_answer() > 1) return false;
+  if (other == nullptr || other->finish != Finish::kNone || other->n_generated() > 1) return false;
   return std::any_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
     const bool both_ask =
         lane.model() == kTarget ||

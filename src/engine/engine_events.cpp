@@ -131,7 +131,7 @@ void Engine::accept(Request& request, const Accepted& accepted) {
   Progress& progress = progress_of(request, progress_);
   progress.tokens.push_back(accepted.next);
   if (request.spec.logprobs) progress.logprobs.push_back({accepted.logprob, accepted.top});
-  if (request.n_answer() == 1) {
+  if (request.n_generated() == 1) {
     request.decode_begin.assign(target().traffic().stages().begin(), target().traffic().stages().end());
     request.relayed_begin = executor_->relayed();
   }

@@ -24,7 +24,7 @@ void add_relayed(const Request& request, double tokens, RequestFigures& figures)
 RequestFigures figures_of(const Request& request, std::span<const StageClock> now, const CostModel* cost) {
   const RequestStats& stats = request.stats;
   RequestFigures figures;
-  const double tokens = static_cast<double>(request.n_answer()) - 1;
+  const double tokens = static_cast<double>(request.n_generated()) - 1;
   if (tokens < 0) return figures;
   figures.prefill_seconds = stats.first_token - stats.submitted;
   figures.decode_seconds = stats.last_token - stats.first_token;

@@ -11,6 +11,12 @@ namespace sluice {
 
 namespace {
 
+std::vector<Token> text_of(const RequestSpec& spec) {
+  std::vector<Token> tokens = spec.prompt;
+  tokens.insert(tokens.end(), spec.said.begin(), spec.said.end());
+  return tokens;
+}
+
 auto& of_model(auto& speculation, ModelId model) {
   return model == kTarget ? speculation.target : speculation.drafts[static_cast<size_t>(model.value) - 1];
 }
@@ -26,7 +32,12 @@ Status check(const RequestSpec& spec, int32_t context, int32_t n_tokens) {
   if (spec.continues && spec.shares)
     return input_error("a request continues another or shares the cells of one, not both");
   if (spec.max_tokens < 1) return input_error("--max-tokens must be at least 1");
-  for (const Token token : spec.prompt)
+  const size_t longest =
+      std::min(static_cast<size_t>(spec.max_tokens), static_cast<size_t>(context) - spec.prompt.size());
+  if (spec.said.size() >= longest)
+    return input_error("the answer has " + std::to_string(spec.said.size()) + " tokens already, and may have " +
+                       std::to_string(longest));
+  for (const Token token : text_of(spec))
     if (token < 0 || token >= n_tokens)
       return input_error("the prompt holds token " + std::to_string(token) + "; the model's ids go from 0 to " +
                          std::to_string(n_tokens - 1));
@@ -37,10 +48,9 @@ Status check(const RequestSpec& spec, int32_t context, int32_t n_tokens) {
 Request::Request(RequestId request_id, RequestSpec request_spec)
     : id(request_id),
       spec(std::move(request_spec)),
-      tokens(spec.prompt),
-      speculation{.tree = TokenTree(spec.prompt.back(), static_cast<int32_t>(spec.prompt.size()) - 1),
-                  .target = {},
-                  .drafts = {}} {
+      tokens(text_of(spec)),
+      speculation{
+          .tree = TokenTree(tokens.back(), static_cast<int32_t>(tokens.size()) - 1), .target = {}, .drafts = {}} {
   stats.prompt_tokens = static_cast<int64_t>(spec.prompt.size());
   spec.sampling.answer_from = static_cast<int32_t>(spec.prompt.size());
 }
@@ -123,7 +133,7 @@ Request::Step Request::advance(Token next, std::span<const BendOdds> odds, doubl
   if (step.flush) stats.runs.push_back(0);
   trust_.learn(step.expected, step.came);
   learn_pace(now);
-  if (n_answer() == 1) stats.first_token = now;
+  if (n_generated() == 1) stats.first_token = now;
   stats.last_token = now;
   return step;
 }
@@ -146,14 +156,14 @@ void Request::renew_method() {
 }
 
 void Request::learn_pace(double now) {
-  if (n_answer() == 1) return;
+  if (n_generated() == 1) return;
   const double seconds = now - stats.last_token;
-  const double weight = std::max(policy::kNewestToken, 1.0 / static_cast<double>(n_answer() - 1));
+  const double weight = std::max(policy::kNewestToken, 1.0 / static_cast<double>(n_generated() - 1));
   seconds_per_token_ += weight * (seconds - seconds_per_token_);
 }
 
 std::optional<double> Request::seconds_per_token() const {
-  if (n_answer() <= policy::kPaceTokens) return std::nullopt;
+  if (n_generated() <= policy::kPaceTokens) return std::nullopt;
   return seconds_per_token_;
 }
 

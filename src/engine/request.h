@@ -42,7 +42,10 @@ inline const char* name(Finish finish) { return name_of(kFinishes, finish); }
 
 struct RequestSpec {
   std::vector<Token> prompt;  // at least one token
-  SamplingParams sampling;    // where the answer begins, the engine sets
+  // How the answer begins, as another engine has generated it: this one goes on from there, to the tokens to which that
+  // one would have come (under Rule::kMatch).
+  std::vector<Token> said = {};
+  SamplingParams sampling;  // where the answer begins, the engine sets
   int32_t max_tokens = 256;
   std::string method = "specpipe";
   std::vector<SourceKind> sources;  // of the method, if it speculates; several are fused
@@ -64,7 +67,7 @@ Status check(const RequestSpec& spec, int32_t context, int32_t n_tokens);
 
 // Counts and times of one request; seconds on the executor's clock.
 struct RequestStats {
-  double submitted = 0, first_token = 0, last_token = 0;
+  double submitted = 0, first_token = 0, last_token = 0;  // of those that were generated here
   int64_t prompt_tokens = 0, reused_tokens = 0;
   int64_t drafted = 0;        // nodes that entered the pipeline as guesses, and those that came true before they could
   int64_t accepted = 0;       // tokens that the tree held when the target named them
@@ -105,6 +108,7 @@ struct Request {
   std::vector<Token> tokens;  // the prompt, then the answer; the last one is the tree's root
   size_t n_prompt() const { return spec.prompt.size(); }
   size_t n_answer() const { return tokens.size() - spec.prompt.size(); }
+  size_t n_generated() const { return n_answer() - spec.said.size(); }  // here
   size_t in_common = 0;           // tokens with whom it continues or shares cells, its last prompt token not counted
   size_t reserved_cells = 0;      // by every model, for its committed tokens and the root
   std::vector<size_t> promised;   // of them, by model, how many it has not taken yet, as last counted

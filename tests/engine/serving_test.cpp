@@ -487,5 +487,39 @@ TEST(SetMethod, GivesTheMethodItsFallbackAndItsText) {
   EXPECT_EQ(answer(*engine, id), alone(ask("abcabcabc", 100)));
 }
 
+// As an engine does that comes after one that has crashed.
+TEST(Engine, AnAnswerGoesOnFromWhatAnotherEngineHasSaid) {
+  for (const char* method : {"ar", "sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"}) {
+    RequestSpec spec = ask("to be or not to be", 40, method);
+    spec.sampling.temperature = 0.8f;
+    spec.sampling.repeat_penalty = 1.1f;
+    spec.sampling.presence_penalty = 0.3f;
+    const std::vector<Token> whole = plain_decoding(six_layers(), spec);
+    ASSERT_EQ(whole.size(), 40u);
+    const auto engine = make_engine(six_layers(), {.stages = 3, .drafts = {&five_layers()}});
+    for (const ptrdiff_t said : {1, 7, 39}) {
+      spec.said = {whole.begin(), whole.begin() + said};
+      const RequestId id = submit(*engine, spec);
+      finish(*engine);
+      EXPECT_EQ(answer(*engine, id), whole) << method << " from " << said;
+      EXPECT_EQ(engine->request(id).n_generated(), static_cast<size_t>(40 - said));
+      engine->release(id);
+    }
+    EXPECT_EQ(engine->held_cells(), 0u) << method;
+  }
+}
+
+TEST(Engine, AnAnswerThatIsWholeAlreadyIsRefused) {
+  const auto engine = make_engine(six_layers(), {});
+  RequestSpec spec = ask("to be", 3);
+  spec.said = {3, 4, 5};
+  EXPECT_FALSE(engine->submit(spec));
+  spec.said = {3, 1 << 20};
+  EXPECT_FALSE(engine->submit(spec)) << "there is no such token";
+  spec.max_tokens = 1000;
+  spec.said.assign(251, 3);
+  EXPECT_FALSE(engine->submit(spec)) << "it fills the context";
+}
+
 }  // namespace
 }  // namespace sluice
