@@ -11,7 +11,7 @@ namespace fields {
 
 struct Anything {
   template <class T>
-  constexpr operator T() const;  // never called
+  operator T() const;  // never called
 };
 
 template <class T, size_t... I>
@@ -19,12 +19,12 @@ constexpr bool takes(std::index_sequence<I...>) {
   return requires { T{(static_cast<void>(I), Anything())...}; };
 }
 
-inline constexpr size_t kMost = 16;
+inline constexpr size_t kMost = 20;
 
 // How many initialisers an aggregate takes at most: one a member.
 template <class T, size_t N = kMost>
 constexpr size_t count() {
-  static_assert(std::is_aggregate_v<T> && N > 0, "an aggregate with 1 to 16 members");
+  static_assert(std::is_aggregate_v<T> && N > 0, "an aggregate with 1 to 20 members");
   if constexpr (takes<T>(std::make_index_sequence<N>())) {
     return N;
   } else {
@@ -84,9 +84,21 @@ constexpr void for_each_field(T& x, Use&& use) {
   } else if constexpr (n == 15) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o, p] = x;
     all(a, b, c, d, e, f, g, h, i, j, k, l, m, o, p);
-  } else {
+  } else if constexpr (n == 16) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q] = x;
     all(a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q);
+  } else if constexpr (n == 17) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r] = x;
+    all(a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r);
+  } else if constexpr (n == 18) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s] = x;
+    all(a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s);
+  } else if constexpr (n == 19) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t] = x;
+    all(a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t);
+  } else {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u] = x;
+    all(a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u);
   }
 }
 
