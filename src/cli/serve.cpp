@@ -24,8 +24,11 @@ struct ServeCommand {
   ServerOptions server;
   std::string key_file;
   double drain = 20;  // seconds, as of sluice stage
+  bool one_process = false;
   bool demo = false;
 };
+
+constexpr double kToBeTold = 1;  // seconds for clients to hear that the engine has failed
 
 Result<std::string> read_key(const ServeCommand& options) {
   std::string key = options.server.api_key;
@@ -53,6 +56,7 @@ Status wait(Server& server, double drain) {
     server.drain(drain);
   }
   const auto failure = server.failure();
+  if (failure) server.drain(kToBeTold);
   return failure ? tl::unexpected<Error>(*failure) : Status();
 }
 
@@ -63,6 +67,9 @@ Status serve(const CLI::App& command, ServeCommand options) {
   SLUICE_TRY_STATUS(check_options(options.session));
   SLUICE_TRY_STATUS(check_settings(command, methods_of_run(options.session)));
   options.session.reads_answers = true;
+  options.server.engine_apart = !options.one_process && !options.session.job;  // ranks are of this process
+  options.server.restarted = [](const std::string& what) { std::fprintf(stderr, "sluice serve: %s\n", what.c_str()); };
+  options.server.interrupted = interrupted;
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGivenOrShipped));
   SLUICE_TRY(const auto server, Server::open(session, options.server));
   SLUICE_TRY_STATUS(print(
@@ -123,6 +130,9 @@ void add_server_options(CLI::App& command, ServeCommand& options) {
                   "Seconds at most that SIGTERM waits for answers that are being made (0: it breaks into them)")
       ->capture_default_str()
       ->check(number(0, 86'400));
+  command.add_flag("--one-process", options.one_process,
+                   "No process of its own for the engine, which is started again and goes on with all answers if it "
+                   "ends");
   begin_group(command, kCommonGroup);
 }
 

@@ -74,12 +74,9 @@ Result<std::string> answer(xgrammar::GrammarCompiler& compiler, std::string_view
 }  // namespace
 
 struct GrammarReader::State {
-  State(HelperProcess process, VocabularyPlace place, int32_t n)
-      : helper(std::move(process)), vocabulary(std::move(place)), n_logits(n) {}
+  explicit State(HelperProcess process) : helper(std::move(process)) {}
 
   const HelperProcess helper;
-  const VocabularyPlace vocabulary;
-  const int32_t n_logits;
   Recent<AnswerGrammar> read{kMostKnown};  // by the question
   Recent<Error> refused{kMostKnown};       // likewise; reading them again may take as long as is allowed
 };
@@ -94,7 +91,7 @@ Result<GrammarReader> GrammarReader::open(const ModelFile& model, const Tokenize
       std::make_shared<xgrammar::GrammarCompiler>(make_compiler(tokens_of(tokenizer, model.n_logits())));
   const auto work = [compiler](std::string_view question) { return answer(*compiler, question); };
   SLUICE_TRY(auto helper, HelperProcess::start(work, kLimits));
-  return GrammarReader(std::make_unique<State>(std::move(helper), model.vocabulary(), model.n_logits()));
+  return GrammarReader(std::make_unique<State>(std::move(helper)));
 }
 
 Result<AnswerGrammar> GrammarReader::read(const GrammarSource& source) const {
@@ -107,7 +104,6 @@ Result<AnswerGrammar> GrammarReader::read(const GrammarSource& source) const {
     if (!rules) return tl::unexpected<Error>(std::move(rules).error());
     known = {std::move(*rules), source.begin};
   }
-  prepare(*known, state_->vocabulary, state_->n_logits);
   state_->read.keep(question, *known);
   return std::move(*known);
 }

@@ -34,9 +34,8 @@ class GrammarReader {
   // For a model with this tokenizer. REQUIRES: the process has one thread (HelperProcess).
   static Result<GrammarReader> open(const ModelFile& model, const Tokenizer& tokenizer);
 
-  // What any stage can compile, and has been compiled here in time, so that in this process
-  // nobody waits for it. What was read or refused lately is known. Errors (kInput) say what is wrong with the source;
-  // others (kRuntime), why nothing can be read now.
+  // What any stage can compile, as it has been by the helper in time. What was read or refused lately is known. Errors
+  // (kInput) say what is wrong with the source; others (kRuntime), why nothing can be read now.
   Result<AnswerGrammar> read(const GrammarSource& source) const;
 
   GrammarReader(GrammarReader&&) noexcept;

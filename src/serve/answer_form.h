@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "chat/answer_stream.h"
+#include "serve/answer_engine.h"
 #include "serve/api_error.h"
-#include "serve/engine_thread.h"
 
 namespace sluice {
 

@@ -91,7 +91,7 @@ std::vector<std::string> stops_of(const Asked& asked) {
 
 }  // namespace
 
-// One of the five ways in which it is answered.
+// One of the six ways in which it is answered.
 struct ServeApi::Route {
   std::string_view method, path;  // a path that ends in * stands for all that begin so
   // At once, without a body.
@@ -100,6 +100,8 @@ struct ServeApi::Route {
   HttpReply (*page)() = nullptr;
   // By a look at the engine, likewise.
   void (ServeApi::*look)(const std::shared_ptr<Exchange>&) = nullptr;
+  // By a stream that goes on, likewise.
+  ApiStatus (ServeApi::*go_on)(const HttpRequest&, const std::shared_ptr<Exchange>&) = nullptr;
   // By what a body says.
   ApiResult<Json> (ServeApi::*tell)(const Json& body) const = nullptr;
   // By what the engine generates: what a body asks for, and how it is told.
@@ -115,6 +117,7 @@ std::span<const ServeApi::Route> ServeApi::routes() {
       {.method = "POST", .path = "/v1/responses", .read = read_responses, .form = responses_form},
       {.method = "POST", .path = "/v1/messages", .read = read_messages_request, .form = messages_form},
       {.method = "POST", .path = "/v1/messages/count_tokens", .tell = &ServeApi::count_tokens},
+      {.method = "GET", .path = "/v1/streams", .go_on = &ServeApi::take_up},
       {.method = "GET", .path = "/v1/models", .answer = &ServeApi::models},
       {.method = "GET", .path = "/v1/models/*", .answer = &ServeApi::model},
       {.method = "POST", .path = "/tokenize", .tell = &ServeApi::tokenize},
@@ -148,7 +151,7 @@ std::string ServeApi::paths() {
   return all;
 }
 
-ServeApi::ServeApi(const Session& session, EngineThread& engine, ServeDefaults defaults, const TraceHeader& about,
+ServeApi::ServeApi(const Session& session, AnswerEngine& engine, ServeDefaults defaults, const TraceHeader& about,
                    const std::string& api_key)
     : session_(session),
       engine_(engine),
@@ -165,6 +168,7 @@ ServeApi::~ServeApi() {
 
 void ServeApi::stop() {
   live_->end();
+  streams_.end();
   reading_.join();  // which gives work to the others
   reading_more_.join();
   reading_forms_.join();
@@ -226,6 +230,11 @@ void ServeApi::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
   const Route& route = *find_route(request);
   if (route.page != nullptr) return guarded(route, exchange, [&] { exchange->reply(route.page()); });
   if (route.look != nullptr) return guarded(route, exchange, [&] { (this->*route.look)(exchange); });
+  if (route.go_on != nullptr)
+    return guarded(route, exchange, [&] {
+      const ApiStatus taken = (this->*route.go_on)(request, exchange);
+      if (!taken) exchange->reply(reply_of(taken.error()));
+    });
   if (route.answer != nullptr)
     return guarded(route, exchange, [&] { reply(route, (this->*route.answer)(request), *exchange); });
   boost::asio::thread_pool& first = readers(request.body.size() > policy::kMuchBody ? Effort::kMuch : Effort::kLittle);
@@ -284,9 +293,10 @@ void ServeApi::generate(const Route& route, const Json& body, const std::shared_
                         .stream = asked->stream,
                         .logprobs = asked->spec.logprobs,
                         .errors = errors};
-  Teller teller(route.form(*asked, defaults_.model), way, session_.tokenizer(), exchange, session_.answers(),
+  const std::shared_ptr<Exchange> client = asked->resumable ? streams_.keep(exchange) : exchange;
+  Teller teller(route.form(*asked, defaults_.model), way, session_.tokenizer(), client, session_.answers(),
                 asked->format);
-  std::function<void(AnswerNews)> tell;
+  AnswerEngine::Tell tell;
   if (asked->format)
     tell = [late = std::make_shared<LateTeller>(std::move(teller), telling_)](AnswerNews news) {
       late->take(std::move(news));
@@ -294,19 +304,19 @@ void ServeApi::generate(const Route& route, const Json& body, const std::shared_
   else
     tell = [now = std::make_shared<Teller>(std::move(teller))](const AnswerNews& news) { now->take(news); };
   std::vector<std::string> stops = stops_of(*asked);
-  const EngineThread::JobId job = engine_.submit({.spec = std::move(asked->spec),
+  const AnswerEngine::JobId job = engine_.submit({.spec = std::move(asked->spec),
                                                   .choices = asked->choices,
                                                   .method = std::move(asked->method),
                                                   .stops = std::move(stops),
                                                   .shown = std::move(asked->shown),
-                                                  .form_param = std::move(asked->form_param),
-                                                  .tell = std::move(tell)});
-  exchange->on_gone([this, job] { engine_.cancel(job); });
+                                                  .form_param = std::move(asked->form_param)},
+                                                 std::move(tell));
+  client->on_gone([this, job] { engine_.cancel(job); });
 }
 
 ApiResult<Json> ServeApi::health(const HttpRequest&) const {
   if (draining_) return tl::unexpected<ApiError>(draining_error());
-  const EngineThread::Load load = engine_.load();
+  const AnswerEngine::Load load = engine_.load();
   if (!load.trouble.empty())
     return tl::unexpected<ApiError>(
         {.status = 503, .message = load.trouble, .param = "", .code = "engine_unavailable"});
@@ -326,6 +336,10 @@ void ServeApi::slots(const std::shared_ptr<Exchange>& exchange) {
   engine_.look([exchange, &session = session_, defaults = defaults_](const EngineReport& report) {
     exchange->reply({.status = 200, .body = text_of(slots_page(report, session, defaults))});
   });
+}
+
+ApiStatus ServeApi::take_up(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  return streams_.take_up(request.last_event_id, exchange);
 }
 
 void ServeApi::live(const std::shared_ptr<Exchange>& exchange) {

@@ -9,9 +9,10 @@
 #include <span>
 #include <string>
 
+#include "serve/answer_engine.h"
 #include "serve/answer_form.h"
-#include "serve/engine_thread.h"
 #include "serve/http_server.h"
+#include "serve/kept_streams.h"
 #include "serve/live_feed.h"
 #include "serve/request_reader.h"
 #include "session/session.h"
@@ -24,8 +25,8 @@ namespace sluice {
 class ServeApi {
  public:
   // about: the engine, for pages that watch. api_key: what clients must know; empty: nothing. REQUIRES: the session
-  // outlives it, and the engine's thread outlives stop() and is gone before this.
-  ServeApi(const Session& session, EngineThread& engine, ServeDefaults defaults, const TraceHeader& about,
+  // outlives it, and the engine outlives stop() and is gone before this.
+  ServeApi(const Session& session, AnswerEngine& engine, ServeDefaults defaults, const TraceHeader& about,
            const std::string& api_key);
   ~ServeApi();
 
@@ -67,15 +68,17 @@ class ServeApi {
   void metrics(const std::shared_ptr<Exchange>& exchange);
   void slots(const std::shared_ptr<Exchange>& exchange);
   void live(const std::shared_ptr<Exchange>& exchange);
+  ApiStatus take_up(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
 
   const Session& session_;
-  EngineThread& engine_;
+  AnswerEngine& engine_;
   ServeDefaults defaults_;
   std::string api_key_;
   std::time_t opened_;
   std::atomic<bool> draining_ = false;
   boost::asio::thread_pool reading_{1}, reading_more_{1}, reading_forms_{1};  // bodies, by Effort
   boost::asio::thread_pool telling_{1};  // of answers that have to be read, and to pages that watch
+  KeptStreams streams_{telling_};
   std::shared_ptr<LiveFeed> live_;
 };
 

@@ -1,8 +1,10 @@
 #include "serve/engine_thread.h"
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <utility>
 
+#include "grammar/grammars.h"
 #include "serve/policy.h"
 
 namespace sluice {
@@ -10,27 +12,17 @@ namespace sluice {
 namespace {
 
 ApiError refusal_of(const Error& error) {
-  if (error.kind == ErrorKind::kInput)
-    return {.status = 400, .message = error.message, .param = "method", .code = "invalid_value"};
-  return {.status = 503, .message = error.message, .param = "", .code = "engine_unavailable"};
-}
-
-AnswerNews failure(ApiError error) {
-  return {.choice = 0,
-          .text = "",
-          .end = AnswerEnd{.finish = Finish::kFailed, .usage = {}, .error = std::move(error)},
-          .tokens = {},
-          .logprobs = {}};
+  if (error.kind != ErrorKind::kInput) return unavailable(error.message);
+  return {.status = 400, .message = error.message, .param = "method", .code = "invalid_value"};
 }
 
 }  // namespace
 
-EngineThread::EngineThread(const Session& session, std::unique_ptr<Engine> engine, size_t most_waiting,
-                           std::function<void(const Error&)> broken)
+EngineThread::EngineThread(const Session& session, std::unique_ptr<Engine> engine, size_t most_waiting, Hooks hooks)
     : session_(session),
       engine_(std::move(engine)),
       most_waiting_(most_waiting),
-      broken_(std::move(broken)),
+      hooks_(std::move(hooks)),
       steps_(policy::kMostSteps),
       thread_([this] { run(); }) {}
 
@@ -38,27 +30,59 @@ EngineThread::~EngineThread() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
+    preparing_.clear();
   }
+  compiling_.join();
   ordered_.notify_one();
   thread_.join();
 }
 
-EngineThread::JobId EngineThread::submit(Job job) {
-  std::unique_lock lock(mutex_);
-  const JobId id = next_job_++;
-  if (failed_) {
-    const ApiError error = refusal_of({ErrorKind::kRuntime, failed_->message});
-    lock.unlock();
-    job.tell(failure(error));
-    return id;
-  }
-  orders_.push_back(Begin{id, std::move(job)});
-  ordered_.notify_one();
+AnswerEngine::JobId EngineThread::submit(Job job, Tell tell) {
+  const JobId id = [this] {
+    const std::lock_guard lock(mutex_);
+    return next_job_++;
+  }();
+  submit(id, std::move(job), std::move(tell));
   return id;
+}
+
+// The engine waits for no grammar: it is compiled before.
+void EngineThread::submit(JobId id, Job job, Tell tell) {
+  const AnswerGrammar grammar = job.spec.sampling.grammar;
+  Begin begin{id, {std::move(job), std::move(tell)}};
+  if (grammar.empty()) return queue(std::move(begin));
+  {
+    const std::lock_guard lock(mutex_);
+    preparing_.insert(id);
+  }
+  boost::asio::post(compiling_, [this, grammar, begin = std::move(begin)]() mutable {
+    const auto& model = session_.model();
+    try {
+      prepare(grammar, model.vocabulary(), model.n_logits());
+    } catch (const std::exception&) {  // its constraint will say so
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (preparing_.erase(begin.id) == 0) return;  // it was cancelled
+    }
+    queue(std::move(begin));
+  });
+}
+
+void EngineThread::queue(Begin begin) {
+  std::unique_lock lock(mutex_);
+  if (failed_) {
+    const ApiError error = unavailable(failed_->message);
+    lock.unlock();
+    return begin.told.tell(failed_news(error));
+  }
+  orders_.push_back(std::move(begin));
+  ordered_.notify_one();
 }
 
 void EngineThread::cancel(JobId job) {
   const std::lock_guard lock(mutex_);
+  preparing_.erase(job);
   orders_.push_back(Cancel{job});
   ordered_.notify_one();
 }
@@ -92,7 +116,7 @@ void EngineThread::unwatch() {
   ordered_.notify_one();
 }
 
-EngineThread::Load EngineThread::load() const {
+AnswerEngine::Load EngineThread::load() const {
   const std::lock_guard lock(mutex_);
   Load load = load_;
   if (failed_) load.trouble = failed_->message;
@@ -128,37 +152,53 @@ std::deque<EngineThread::Order> EngineThread::orders() {
 void EngineThread::obey(Begin& order) {
   if (engine_->waiting() >= most_waiting_) {
     ++tally_.refused;
-    return order.job.tell(
-        failure({.status = 429,
-                 .message = "the queue is full: " + std::to_string(engine_->waiting()) +
-                            " requests wait for room in the KV cache (--queue); ask again when some have ended",
-                 .param = "",
-                 .code = "queue_full"}));
+    return order.told.tell(
+        failed_news({.status = 429,
+                     .message = "the queue is full: " + std::to_string(engine_->waiting()) +
+                                " requests wait for room in the KV cache (--queue); ask again when some have ended",
+                     .param = "",
+                     .code = "queue_full"}));
   }
-  const auto job = std::make_shared<const Job>(std::move(order.job));
-  for (int32_t choice = 0; choice < job->choices; ++choice) {
-    const Status begun = begin({order.id, choice}, job);
+  const auto told = std::make_shared<const Told>(std::move(order.told));
+  for (int32_t choice = 0; choice < told->job.choices; ++choice) {
+    const auto& answers = told->job.answers;
+    if (!answers.empty() && answers[static_cast<size_t>(choice)].ended) continue;
+    const Status begun = begin({order.id, choice}, told);
     if (begun) continue;
     cancel_all(order.id);
-    return job->tell(failure(refusal_of(begun.error())));
+    return told->tell(failed_news(refusal_of(begun.error())));
   }
-  job->tell({});
+  told->tell({});
 }
 
-Status EngineThread::begin(TalkId id, const std::shared_ptr<const Job>& job) {
-  RequestSpec spec = job->spec;
+Status EngineThread::begin(TalkId id, const std::shared_ptr<const Told>& told) {
+  const Job& job = told->job;
+  RequestSpec spec = job.spec;
+  if (!job.answers.empty()) spec.said = job.answers[static_cast<size_t>(id.choice)].said;
   spec.sampling.seed += static_cast<uint64_t>(id.choice);
   spec.shares = with_most_in_common(spec.prompt);
   std::optional<AutoTrial> trial;
-  if (job->method == kAutoMethod && spec.method != "ar") trial.emplace(spec.method);
+  if (job.method == kAutoMethod && spec.method != "ar") trial.emplace(spec.method);
+  const std::vector<Token> said = spec.said;
   SLUICE_TRY(const RequestId request, engine_->submit(std::move(spec)));
   speaking_[request] = id;
-  talks_.try_emplace(id, Talk{.job = job,
-                              .request = request,
-                              .text = TextStream(session_.tokenizer(), job->shown),
-                              .stops = StopStrings(job->stops),
-                              .trial = std::move(trial)});
+  Talk& talk = talks_
+                   .try_emplace(id, Talk{.told = told,
+                                         .request = request,
+                                         .text = TextStream(session_.tokenizer(), job.shown),
+                                         .stops = StopStrings(job.stops),
+                                         .trial = std::move(trial)})
+                   .first->second;
+  if (!said.empty()) take_up(talk, said);
   return {};
+}
+
+// What was said of it by another engine has been told.
+void EngineThread::take_up(Talk& talk, const std::vector<Token>& said) {
+  for (const Token token : said)
+    if (!session_.tokenizer().ends_generation(token)) talk.stops.push(talk.text.push(token));
+  talk.n_tokens = talk.told_tokens = std::ssize(said);
+  talk.last_came = engine_->now();
 }
 
 void EngineThread::obey(const Cancel& cancel) { cancel_all(cancel.id); }
@@ -210,7 +250,7 @@ Status EngineThread::step() {
     if (!talk.trial) continue;
     const Request& request = engine_->request(talk.request);
     const auto method =
-        talk.trial->observe(static_cast<int64_t>(request.n_answer()), engine_->now(), engine_->plain_rate_at_most());
+        talk.trial->observe(static_cast<int64_t>(request.n_generated()), engine_->now(), engine_->plain_rate_at_most());
     if (method) SLUICE_TRY_STATUS(engine_->set_method(talk.request, *method, request.spec.sources));
   }
   return {};
@@ -222,13 +262,14 @@ Status EngineThread::take(const Progress& progress) {
   const TalkId id = speaking->second;
   Talk& talk = talks_.at(id);
   if (!progress.tokens.empty()) came(talk, progress.tokens.size());
-  AnswerNews news{.choice = id.choice, .text = "", .end = {}, .tokens = {}, .logprobs = {}};
+  AnswerNews news{
+      .choice = id.choice, .text = "", .end = {}, .tokens = {}, .logprobs = {}, .arrived = {}, .said = progress.tokens};
   for (size_t i = 0; i < progress.tokens.size(); ++i) {
     ++talk.n_tokens;
     const Token token = progress.tokens[i];
     if (session_.tokenizer().ends_generation(token)) continue;
     news.text += talk.stops.push(talk.text.push(token));
-    if (talk.job->spec.logprobs) {
+    if (talk.told->job.spec.logprobs) {
       news.tokens.push_back(token);
       news.logprobs.push_back(progress.logprobs[i]);
     }
@@ -237,9 +278,9 @@ Status EngineThread::take(const Progress& progress) {
     return end(id, Finish::kStop, std::move(news));
   }
   if (progress.finish != Finish::kNone) return end(id, progress.finish, std::move(news));
-  if (news.text.empty() && news.tokens.empty()) return {};
+  if (news.said.empty()) return {};
   news.arrived = arrived(talk);
-  talk.job->tell(std::move(news));
+  talk.told->tell(std::move(news));
   return {};
 }
 
@@ -257,7 +298,7 @@ Status EngineThread::end(TalkId id, Finish finish, AnswerNews news) {
     news.end->finish = Finish::kFailed;
     news.end->error = failure_of(talk, finish);
   }
-  talk.job->tell(std::move(news));
+  talk.told->tell(std::move(news));
   forget(id, finish);
   if (failed) cancel_all(id.job);
   return {};
@@ -265,8 +306,8 @@ Status EngineThread::end(TalkId id, Finish finish, AnswerNews news) {
 
 ApiError EngineThread::failure_of(const Talk& talk, Finish finish) const {
   const std::string& why = engine_->request(talk.request).error.message;
-  if (finish == Finish::kFormFailed) return bad_parameter(talk.job->form_param, why).value();
-  return refusal_of({ErrorKind::kRuntime, why});
+  if (finish == Finish::kFormFailed) return bad_parameter(talk.told->job.form_param, why).value();
+  return unavailable(why);
 }
 
 // Tokens of an answer, all at once.
@@ -313,15 +354,15 @@ void EngineThread::break_down(const Error& error) {
     failed_ = error;
     late = std::exchange(orders_, {});
   }
-  const AnswerNews news = failure(refusal_of({ErrorKind::kRuntime, error.message}));
+  hooks_.broken(error);
+  const AnswerNews news = failed_news(unavailable(error.message));
   for (const auto& [id, talk] : talks_)
-    if (id.choice == talks_.lower_bound({id.job, 0})->first.choice) talk.job->tell(news);  // a job's first
+    if (id.choice == talks_.lower_bound({id.job, 0})->first.choice) talk.told->tell(news);  // a job's first
   for (const Order& order : late) {
-    if (const auto* begin = std::get_if<Begin>(&order)) begin->job.tell(news);
+    if (const auto* begin = std::get_if<Begin>(&order)) begin->told.tell(news);
     if (const auto* look = std::get_if<Look>(&order)) look->tell(last_report_);
     if (const auto* watch = std::get_if<Watch>(&order)) watch->tell(last_report_, {});
   }
-  broken_(error);
 }
 
 Usage EngineThread::usage_of(const Talk& talk) const {
@@ -380,10 +421,17 @@ EngineReport EngineThread::report(bool with_slots) const {
 
 // What the engine is at, for who asks from other threads.
 void EngineThread::publish() {
-  const std::lock_guard lock(mutex_);
-  load_.waiting = engine_->waiting();
-  load_.running = talks_.size() - std::min(talks_.size(), load_.waiting);
-  load_.trouble = engine_->lacks_stages() ? "stages of the model are lost, and nobody has room for them" : "";
+  const size_t waiting = engine_->waiting();
+  const Load load{
+      .running = talks_.size() - std::min(talks_.size(), waiting),
+      .waiting = waiting,
+      .trouble = engine_->lacks_stages() ? "stages of the model are lost, and nobody has room for them" : ""};
+  {
+    const std::lock_guard lock(mutex_);
+    if (load == load_) return;
+    load_ = load;
+  }
+  if (hooks_.load) hooks_.load(load);
 }
 
 }  // namespace sluice

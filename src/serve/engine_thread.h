@@ -1,6 +1,7 @@
 // The thread that owns the engine: requests of all clients go in, what comes to their answers goes out.
 #pragma once
 
+#include <boost/asio/thread_pool.hpp>
 #include <compare>
 #include <condition_variable>
 #include <cstdint>
@@ -10,93 +11,41 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <variant>
 #include <vector>
 
 #include "chat/stop_strings.h"
-#include "engine/step_log.h"
-#include "serve/api_error.h"
-#include "serve/tally.h"
+#include "serve/answer_engine.h"
 #include "session/auto_trial.h"
 #include "session/session.h"
 
 namespace sluice {
 
-struct Usage {
-  int64_t prompt_tokens = 0, reused_tokens = 0, completion_tokens = 0;  // those behind a stop string not counted
-  std::string method, source;
-  uint64_t seed = 0;
-  int64_t drafted = 0, accepted = 0, flushes = 0;
-  double equivalent_acceptance_length = 0, tokens_per_second = 0, prefill_seconds = 0, decode_seconds = 0;
-};
-
-struct AnswerEnd {
-  Finish finish = Finish::kNone;  // kStop also for a stop string
-  Usage usage;
-  ApiError error;         // if it failed
-  std::string stop = {};  // the stop string that ended it; empty: none did
-};
-
-// Tokens of an answer, in how many batches of the target they came, and which of the engine's requests it is.
-struct Arrival {
-  int32_t tokens = 0, batches = 0, request = 0;
-};
-
-// What has come to one of a job's answers. The first news of a job that the engine has taken in is of nothing.
-struct AnswerNews {
-  int32_t choice = 0;
-  std::string text;  // whole characters
-  std::optional<AnswerEnd> end;
-  // If the spec asks for log-probabilities: the tokens that have come but for one that ends the answer, also those of
-  // which nothing is said yet.
-  std::vector<Token> tokens;
-  std::vector<Logprobs> logprobs;
-  Arrival arrived = {};  // since the news before
-};
-
-struct Job {
-  RequestSpec spec;
-  int32_t choices = 1;  // answers, each with its own seed: the spec's, that plus 1, …
-  std::string method;   // as it was asked for
-  std::vector<std::string> stops;
-  std::vector<Token> shown = {};  // control tokens whose texts are told
-  std::string form_param = {};    // which parameter says in which form the answers are; empty: none
-  // Of the engine's thread, or of who submits it; it must not wait. After an answer that failed there is no other news.
-  std::function<void(AnswerNews)> tell;
-};
-
-class EngineThread {
+class EngineThread : public AnswerEngine {
  public:
-  using JobId = uint64_t;
-
-  // most_waiting: requests that may wait for room beside those that run. broken: the engine has failed for good, and
-  // all answers with it; of the engine's thread. REQUIRES: the session outlives it.
-  EngineThread(const Session& session, std::unique_ptr<Engine> engine, size_t most_waiting,
-               std::function<void(const Error&)> broken);
+  struct Hooks {
+    std::function<void(const Error&)> broken;         // the engine has failed for good, and all answers will with it
+    std::function<void(const Load&)> load = nullptr;  // it is another one by now
+  };
+  // most_waiting: requests that may wait for room beside those that run. Hooks are called by the engine's thread, as
+  // all that is told. REQUIRES: the session outlives it.
+  EngineThread(const Session& session, std::unique_ptr<Engine> engine, size_t most_waiting, Hooks hooks);
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
   // Ends all answers.
-  ~EngineThread();
+  ~EngineThread() override;
 
-  // From any thread, as all that follows. A job that is refused ends with an error: 400 for what the engine can't do,
-  // 429 where too many wait, 503 where stages are lost or the engine has failed.
-  JobId submit(Job job);
-  // A no-op for one that has ended. What was on its way is still told.
-  void cancel(JobId job);
-
-  struct Load {
-    size_t running = 0, waiting = 0;
-    std::string trouble;  // why nothing can be answered now; empty: it can
-  };
-  Load load() const;
-  // Has `tell` called once, by the engine's thread between two batches, or at once if the engine has failed.
-  void look(std::function<void(const EngineReport&)> tell);
-  // As look(), without slots and with what the engine has done since the call before. It is recorded from the first
-  // call on, and no longer than until unwatch().
-  void watch(std::function<void(const EngineReport&, Steps)> tell);
-  void unwatch();
+  JobId submit(Job job, Tell tell) override;
+  // By a number of the caller's. REQUIRES: no job has had it.
+  void submit(JobId id, Job job, Tell tell);
+  void cancel(JobId job) override;
+  Load load() const override;
+  void look(std::function<void(const EngineReport&)> tell) override;
+  void watch(std::function<void(const EngineReport&, Steps)> tell) override;
+  void unwatch() override;
 
  private:
   struct TalkId {
@@ -104,8 +53,12 @@ class EngineThread {
     int32_t choice = 0;
     auto operator<=>(const TalkId&) const = default;
   };
+  struct Told {
+    Job job;
+    Tell tell;
+  };
   struct Talk {
-    std::shared_ptr<const Job> job;
+    std::shared_ptr<const Told> told;
     RequestId request;
     TextStream text;
     StopStrings stops;
@@ -116,7 +69,7 @@ class EngineThread {
   };
   struct Begin {
     JobId id;
-    Job job;
+    Told told;
   };
   struct Cancel {
     JobId id;
@@ -130,6 +83,7 @@ class EngineThread {
   struct Unwatch {};
   using Order = std::variant<Begin, Cancel, Look, Watch, Unwatch>;
 
+  void queue(Begin begin);
   void run();
   bool ending() const;
   std::deque<Order> orders();
@@ -139,7 +93,8 @@ class EngineThread {
   void obey(const Watch& watch);
   void obey(const Unwatch&);
   Status step();
-  Status begin(TalkId id, const std::shared_ptr<const Job>& job);
+  Status begin(TalkId id, const std::shared_ptr<const Told>& told);
+  void take_up(Talk& talk, const std::vector<Token>& said);
   Status take(const Progress& news);
   Status end(TalkId id, Finish finish, AnswerNews news);
   ApiError failure_of(const Talk& talk, Finish finish) const;
@@ -157,7 +112,7 @@ class EngineThread {
   const Session& session_;
   std::unique_ptr<Engine> engine_;
   const size_t most_waiting_;
-  const std::function<void(const Error&)> broken_;
+  const Hooks hooks_;
 
   // Of the engine's thread.
   std::map<TalkId, Talk> talks_;
@@ -168,6 +123,7 @@ class EngineThread {
 
   mutable std::mutex mutex_;
   std::condition_variable ordered_;
+  std::set<JobId> preparing_;  // that wait for their grammar
   std::deque<Order> orders_;
   std::optional<Error> failed_;
   EngineReport last_report_;  // if it has failed
@@ -175,6 +131,7 @@ class EngineThread {
   JobId next_job_ = 0;
   Load load_;
   std::thread thread_;
+  boost::asio::thread_pool compiling_{1};  // grammars, which takes seconds
 };
 
 }  // namespace sluice

@@ -45,7 +45,8 @@ HttpRequest request_of(const http::request<http::string_body>& head) {
                       .path = view(head.target()),
                       .authorization = view(head[http::field::authorization]),
                       .api_key = view(head["x-api-key"]),
-                      .origin = view(head[http::field::origin])};
+                      .origin = view(head[http::field::origin]),
+                      .last_event_id = view(head["Last-Event-ID"])};
   request.path.resize(std::min(request.path.find('?'), request.path.size()));
   return request;
 }

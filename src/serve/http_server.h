@@ -15,10 +15,11 @@
 namespace sluice {
 
 struct HttpRequest {
-  std::string method, path;   // without what follows a question mark
-  std::string authorization;  // the header, empty without one
-  std::string api_key = {};   // likewise x-api-key
-  std::string origin = {};    // likewise: the page that a browser asks for
+  std::string method, path;        // without what follows a question mark
+  std::string authorization;       // the header, empty without one
+  std::string api_key = {};        // likewise x-api-key
+  std::string origin = {};         // likewise: the page that a browser asks for
+  std::string last_event_id = {};  // likewise Last-Event-ID
   std::string body = {};
 };
 

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-LiveFeed::LiveFeed(EngineThread& engine, std::string first, boost::asio::thread_pool& threads)
+LiveFeed::LiveFeed(AnswerEngine& engine, std::string first, boost::asio::thread_pool& threads)
     : engine_(engine),
       first_(std::move(first)),
       threads_(threads),
@@ -69,7 +69,8 @@ void LiveFeed::look() {
 void LiveFeed::tell(const EngineReport& report, const Steps& steps) {
   std::string events;
   if (!steps.empty()) events += steps_event(steps, report.now);
-  if (told_++ % policy::kTellFiguresEvery == 0) events += figures_event(report, resident_bytes());
+  if (told_++ % policy::kTellFiguresEvery == 0)
+    events += figures_event(report, report.resident_bytes + resident_bytes());
   const std::lock_guard lock(mutex_);
   asked_ = false;
   if (!ended_ && !events.empty()) streams_.tell(events);

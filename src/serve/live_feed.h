@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "serve/engine_thread.h"
+#include "serve/answer_engine.h"
 #include "serve/live_streams.h"
 
 namespace sluice {
@@ -16,7 +16,7 @@ namespace sluice {
 class LiveFeed : public std::enable_shared_from_this<LiveFeed> {
  public:
   // first: what each page is told first. REQUIRES: the threads, one, outlive it; the engine's outlives end().
-  LiveFeed(EngineThread& engine, std::string first, boost::asio::thread_pool& threads);
+  LiveFeed(AnswerEngine& engine, std::string first, boost::asio::thread_pool& threads);
 
   // Whether it is told from now on: there may be policy::kMostWatching, and none after end().
   bool add(const std::shared_ptr<Exchange>& exchange);
@@ -30,7 +30,7 @@ class LiveFeed : public std::enable_shared_from_this<LiveFeed> {
   void look_later();
   void tell(const EngineReport& report, const Steps& steps);
 
-  EngineThread& engine_;
+  AnswerEngine& engine_;
   const std::string first_;
   boost::asio::thread_pool& threads_;
 

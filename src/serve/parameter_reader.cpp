@@ -123,6 +123,11 @@ ApiStatus read_stream_options(const json& value, const std::string& param, Asked
   return {};
 }
 
+ApiStatus read_resumable(const json& value, const std::string& param, Asked& asked) {
+  SLUICE_API_TRY(asked.resumable, read_flag(value, param));
+  return {};
+}
+
 ApiStatus read_ignore_eos(const json& value, const std::string& param, Asked& asked) {
   SLUICE_API_TRY(asked.spec.ignore_end, read_flag(value, param));
   return {};
@@ -156,6 +161,7 @@ constexpr Parameter kParameters[] = {{"model", nothing},
                                      {"stop", read_stop},
                                      {"stream", read_stream},
                                      {"stream_options", read_stream_options},
+                                     {"resumable", read_resumable},
                                      {"ignore_eos", read_ignore_eos},
                                      {"response_format", read_response_format},
                                      {"json_schema", read_json_schema},
@@ -176,6 +182,7 @@ constexpr std::string_view kCommon[] = {"model",
                                         "logit_bias",
                                         "seed",
                                         "stream",
+                                        "resumable",
                                         "ignore_eos"};
 
 // Of which one value alone is supported, the one that changes nothing.
@@ -218,6 +225,7 @@ bool is_common_parameter(std::string_view name) { return std::ranges::count(kCom
 ApiStatus check_parameters(const Asked& asked) {
   if (asked.include_usage && !asked.stream)
     return bad_parameter("stream_options", "is for \"stream\": true; leave it out");
+  if (asked.resumable && !asked.stream) return bad_parameter("resumable", "is for \"stream\": true; leave it out");
   if (asked.spec.sampling.top_logprobs > 0 && !asked.spec.logprobs)
     return bad_parameter("top_logprobs", "is for \"logprobs\": true; leave it out");
   if (asked.form && asked.spec.ignore_end)

@@ -33,6 +33,7 @@ struct Asked {
   std::optional<AskedForm> form;  // none: any text
   std::string form_param;         // by which the answer has a grammar; empty: it has none
   bool stream = false, include_usage = false;
+  bool resumable = false;              // the stream may be taken up again
   std::optional<AnswerFormat> format;  // how the answer is read, if it may hold more than a text
   std::vector<Token> shown;            // control tokens that are read with it
   nlohmann::ordered_json settings;     // what the answer tells again of the request

@@ -35,6 +35,18 @@ inline constexpr size_t kLingerBytes = size_t{16} << 20;
 // Before connections are taken again, when the system had no more of them.
 inline constexpr std::chrono::milliseconds kAcceptAgain{100};
 
+// Bytes of what a server and its engine say at a time: the longest prompt with its grammar is shorter.
+inline constexpr uint32_t kLongestFrame = uint32_t{64} << 20;
+inline constexpr size_t kReadAtOnce = size_t{64} << 10;
+// An engine that ends is started again. After so many ends in a row before anything was generated it is not, and a
+// request is given up that so many ends in a row have found no further than the one before: it may be what ends it.
+inline constexpr int kMostEnds = 16;
+inline constexpr int kMostEndsOfARequest = 8;
+// Before another one is started where the last one has generated nothing; each time twice as long, up to so much.
+inline constexpr std::chrono::milliseconds kStartAgain{50}, kStartAgainAtMost{2000};
+// That an engine has to end by itself when the server does.
+inline constexpr std::chrono::seconds kEngineEnds{5};
+
 // How often it is looked whether all are answered, where the server ends after that.
 inline constexpr std::chrono::milliseconds kLookWhetherDone{10};
 
@@ -49,6 +61,11 @@ inline constexpr size_t kWorthSharing = 16;
 inline constexpr size_t kMostWatching = 16;
 inline constexpr std::chrono::milliseconds kTellSteps{100};
 inline constexpr int kTellFiguresEvery = 5;  // times
+// A stream that can be taken up again is kept so long without a client, up to so many bytes, and so many of them.
+inline constexpr std::chrono::seconds kStreamWaits{30};
+inline constexpr size_t kLongestKeptStream = size_t{4} << 20;
+inline constexpr size_t kMostStreams = 256;
+
 // What is kept to be told: more than a fast engine does in the time. A page that has not taken so many bytes of what it
 // was told is told nothing until it has.
 inline constexpr size_t kMostSteps = 4096;

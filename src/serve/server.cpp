@@ -5,40 +5,58 @@
 #include <thread>
 #include <utility>
 
-#include "method/methods.h"
+#include "serve/engine_life.h"
+#include "serve/engine_process.h"
+#include "serve/engine_thread.h"
 #include "serve/policy.h"
-#include "session/options.h"
 
 namespace sluice {
 
 namespace {
 
-// Those that the engine has models for.
-std::vector<std::string> methods_at_hand(const Session& session, const Engine& engine) {
-  std::vector<std::string> methods = {kAutoMethod};
-  for (const std::string& name : method_names())
-    if (engine.check_request(session.spec({Token(0)}, name))) methods.push_back(name);
-  return methods;
+// An engine, and what is to be known of it.
+struct Opened {
+  std::unique_ptr<AnswerEngine> engine;
+  TraceHeader about;
+  std::vector<std::string> methods;
+};
+
+Result<Opened> open_apart(const Session& session, const ServerOptions& options,
+                          std::function<void(const Error&)> broken) {
+  SLUICE_TRY(auto engine,
+             EngineProcess::open(
+                 session, options.concurrency, options.queue,
+                 {.broken = std::move(broken), .restarted = options.restarted, .interrupted = options.interrupted}));
+  const EngineOpened opened = engine->opened();
+  return Opened{.engine = std::move(engine), .about = opened.about, .methods = opened.methods};
+}
+
+Result<Opened> open_here(const Session& session, const ServerOptions& options,
+                         std::function<void(const Error&)> broken) {
+  SLUICE_TRY(auto engine, session.make_engine(options.concurrency));
+  Opened opened{.engine = nullptr, .about = engine->trace_header(), .methods = methods_at_hand(session, *engine)};
+  opened.engine = std::make_unique<EngineThread>(session, std::move(engine), options.queue,
+                                                 EngineThread::Hooks{.broken = std::move(broken)});
+  return opened;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::open(const Session& session, const ServerOptions& options) {
-  SLUICE_TRY(auto engine, session.make_engine(options.concurrency));
   std::unique_ptr<Server> server(new Server());
   const auto broken = [raw = server.get()](const Error& error) {
     const std::lock_guard lock(raw->mutex_);
     raw->failure_ = error;
   };
-  const TraceHeader about = engine->trace_header();
-  std::vector<std::string> methods = methods_at_hand(session, *engine);
-  server->engine_ = std::make_unique<EngineThread>(session, std::move(engine), options.queue, broken);
+  SLUICE_TRY(Opened opened,
+             options.engine_apart ? open_apart(session, options, broken) : open_here(session, options, broken));
+  server->engine_ = std::move(opened.engine);
   const ServeDefaults defaults{.model = session.model().hparams().name,
                                .slots = options.concurrency,
                                .max_tokens = options.max_tokens,
                                .seed = options.seed,
-                               .methods = std::move(methods)};
-  server->api_ = std::make_unique<ServeApi>(session, *server->engine_, defaults, about, options.api_key);
+                               .methods = std::move(opened.methods)};
+  server->api_ = std::make_unique<ServeApi>(session, *server->engine_, defaults, opened.about, options.api_key);
   HttpOptions http = options.http;
   http.beyond_loopback = !options.api_key.empty();
   SLUICE_TRY(server->http_, HttpServer::open(http, server->api_->handler()));
@@ -61,7 +79,7 @@ void Server::drain(double seconds) {
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   api_->drain();
-  while (at_work() > 0 && !failure() && Clock::now() < until) std::this_thread::sleep_for(policy::kLookWhetherDone);
+  while (at_work() > 0 && Clock::now() < until) std::this_thread::sleep_for(policy::kLookWhetherDone);
 }
 
 std::optional<Error> Server::failure() const {

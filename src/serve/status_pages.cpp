@@ -48,10 +48,10 @@ class MetricsPage {
   void histogram(const std::string& name, const char* help, const Histogram& values) {
     family(name, "histogram", help);
     uint64_t n = 0;
-    for (size_t i = 0; i < values.bounds().size(); ++i)
-      sample(n += values.counts()[i], fmt::format("le=\"{}\"", values.bounds()[i]), "_bucket");
-    sample(n += values.counts().back(), "le=\"+Inf\"", "_bucket");
-    sample(values.sum(), "", "_sum");
+    for (size_t i = 0; i < values.bounds.size(); ++i)
+      sample(n += values.counts[i], fmt::format("le=\"{}\"", values.bounds[i]), "_bucket");
+    sample(n += values.counts.back(), "le=\"+Inf\"", "_bucket");
+    sample(values.sum, "", "_sum");
     sample(n, "", "_count");
   }
   std::string text() && { return std::move(text_); }
@@ -109,6 +109,10 @@ void add_engine(MetricsPage& page, const EngineReport& report) {
     page.sample(report.stage_busy[i], fmt::format("stage=\"{}\"", i));
   page.counter("sluice_coordinator_cpu_seconds_total", "Seconds of a processor that the coordinator has used.",
                report.coordinator_seconds);
+  page.counter("sluice_engine_restarts_total", "Times that the engine's process ended and another one went on.",
+               report.restarts);
+  page.gauge("sluice_engine_resident_memory_bytes", "Resident memory of the engine's process, 0 if it is this one.",
+             report.resident_bytes);
   page.gauge("process_resident_memory_bytes", "Resident memory of this process.", resident_bytes());
 }
 

@@ -5,9 +5,9 @@
 namespace sluice {
 
 void Histogram::saw(double value, uint64_t times) {
-  const auto bound = std::lower_bound(bounds_.begin(), bounds_.end(), value);
-  counts_[static_cast<size_t>(bound - bounds_.begin())] += times;
-  sum_ += value * static_cast<double>(times);
+  const auto bound = std::lower_bound(bounds.begin(), bounds.end(), value);
+  counts[static_cast<size_t>(bound - bounds.begin())] += times;
+  sum += value * static_cast<double>(times);
 }
 
 void Counts::add(const Request& request) {
@@ -16,7 +16,7 @@ void Counts::add(const Request& request) {
     prompt_tokens += stats.prompt_tokens;
     reused_tokens += stats.reused_tokens;
   }
-  answer_tokens += static_cast<int64_t>(request.n_answer());
+  answer_tokens += static_cast<int64_t>(request.n_generated());
   verifications += stats.verifications;
   drafted += stats.drafted;
   accepted += stats.accepted;

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "engine/request.h"
@@ -13,22 +12,13 @@
 namespace sluice {
 
 // How many values lay below each of some bounds.
-class Histogram {
- public:
-  // REQUIRES: they rise.
-  explicit Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
+struct Histogram {
+  std::vector<double> bounds;  // they rise
+  // [bounds + 1], the last of them beyond all bounds: each of the values up to that bound and above the one before.
+  std::vector<uint64_t> counts = std::vector<uint64_t>(bounds.size() + 1);
+  double sum = 0;  // of the values
 
   void saw(double value, uint64_t times = 1);
-
-  const std::vector<double>& bounds() const { return bounds_; }
-  // [bounds + 1], the last of them beyond all bounds: each of the values up to that bound and above the one before.
-  const std::vector<uint64_t>& counts() const { return counts_; }
-  double sum() const { return sum_; }
-
- private:
-  std::vector<double> bounds_;
-  std::vector<uint64_t> counts_;
-  double sum_ = 0;
 };
 
 // Of requests, added up.
@@ -72,6 +62,8 @@ struct EngineReport {
   std::vector<double> stage_busy;  // seconds, of the target's stages
   int64_t batches = 0;             // of the target
   double coordinator_seconds = 0;  // of its processor
+  size_t resident_bytes = 0;       // of the engine's process, if it has one of its own
+  uint64_t restarts = 0;           // of such a process
 };
 
 }  // namespace sluice

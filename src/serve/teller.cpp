@@ -101,7 +101,7 @@ void Teller::send(Choice& choice, const AnswerNews& news) {
   if (choice.end) events += form_->end(news.choice, choice.ending());
   over_ = all_have_ended();
   if (over_) events += form_->last(usage());
-  exchange_->stream(std::move(events));
+  if (!events.empty()) exchange_->stream(std::move(events));
   if (over_) exchange_->end_stream();
 }
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "serve/answer_engine.h"
 #include "serve/answer_form.h"
-#include "serve/engine_thread.h"
 #include "serve/http_server.h"
 #include "serve/logprob_form.h"
 #include "serve/parameter_reader.h"

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -79,6 +80,105 @@ TEST(ServeCommand, AnswersWhoHasAskedBeforeItEndsUnlessItIsToldTwice) {
     EXPECT_EQ(ran.status, signals == 1 ? 0 : -SIGTERM);
     EXPECT_TRUE(ran.err.starts_with("sluice serve: no further requests")) << ran.err;
   }
+}
+
+// Streams that begin at once, by many kinds of requests, alone and again while engines are killed: the same events.
+constexpr const char* kEnginesAreKilled = R"py(
+import concurrent.futures, json, os, random, signal, sys, threading, time, urllib.request
+url, pid, kills = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+bodies = []
+for i in range(12):
+    body = {"prompt": "one two three"[:5 + i], "max_tokens": 60, "ignore_eos": True, "stream": True, "seed": i,
+            "method": ["ar", "specpipe", "surge"][i % 3], "temperature": [0, 0.9][i % 2]}
+    if i % 4 == 1: body["n"] = 2
+    if i % 4 == 2: body["stop"] = ["zq", "e t"]
+    if i % 4 == 3: body["logprobs"] = 2
+    bodies.append(body)
+
+def children(parent):
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    if int(file.read().rsplit(")", 1)[1].split()[1]) == parent: found.append(int(entry))
+            except OSError:
+                pass
+    return found
+
+def engine():
+    for nursery in children(pid):
+        for process in children(nursery): return process
+    return None
+
+def answer(body):
+    texts, probabilities, ends = {}, {}, {}
+    request = urllib.request.Request(url + "/completions", json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=120) as stream:
+        for line in stream:
+            if not line.startswith(b"data: {"): continue
+            event = json.loads(line[6:])
+            assert "error" not in event, event
+            for choice in event["choices"]:
+                index = choice["index"]
+                texts[index] = texts.get(index, "") + choice["text"]
+                ends[index] = choice["finish_reason"] or ends.get(index)
+                if choice.get("logprobs"): probabilities.setdefault(index, []).extend(choice["logprobs"]["tokens"])
+    return texts, probabilities, ends
+
+with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
+    before = list(pool.map(answer, bodies))
+    over = threading.Event()
+    killed = 0
+    def kill():
+        global killed
+        dice = random.Random(1)
+        while not over.is_set() and killed < kills:
+            time.sleep(dice.uniform(0.1, 0.7))
+            victim = engine()
+            if victim is not None:
+                os.kill(victim, signal.SIGKILL)
+                killed += 1
+    killer = threading.Thread(target=kill)
+    killer.start()
+    while killed < kills:
+        after = list(pool.map(answer, bodies))
+        assert after == before, [pair for pair in zip(before, after) if pair[0] != pair[1]][0]
+    over.set()
+    killer.join()
+metrics = urllib.request.urlopen(url[:-3] + "/metrics").read().decode()
+restarts = [line for line in metrics.split("\n") if line.startswith("sluice_engine_restarts_total{")][0]
+assert int(restarts.split()[-1]) == kills, restarts
+)py";
+
+TEST(ServeCommand, AnswersGoOnWhenTheEngineIsKilled) {
+  const std::string script = write_file("killed.py", kEnginesAreKilled);
+  const std::string slow = write_file("slow.json", R"({"stage": {"points": [[1, 0.01], [256, 0.02]]}})");
+  Program program(serve_with({"--profile", slow, "--concurrency", "4"}));
+  const std::string url = url_of(program);
+  ASSERT_FALSE(url.empty());
+  EXPECT_EQ(std::system(("python3 " + script + " " + url + " " + std::to_string(program.pid()) + " 5").c_str()), 0);
+  program.signal(SIGTERM);
+  const Ran ran = program.wait();
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_NE(ran.err.find("sluice serve: the engine has ended (Killed); another one goes on with "), std::string::npos)
+      << ran.err;
+}
+
+// An engine that says why it ends is followed by another one too, but not where that would end for the same reason.
+TEST(ServeCommand, AModelThatHasChangedEndsTheServer) {
+  const std::string model = temp_path("changes.gguf");
+  fs::copy_file(small_model(), model, fs::copy_options::overwrite_existing);
+  const std::string slow = write_file("slow.json", R"({"stage": {"points": [[1, 0.05], [256, 0.05]]}})");
+  Program program(serve_with({"-m", model, "--profile", slow, "--method", "ar"}));
+  const std::string url = url_of(program);
+  ASSERT_FALSE(url.empty());
+  fs::last_write_time(model, fs::last_write_time(model) + std::chrono::seconds(7));
+  const std::string ask =
+      "python3 -c 'import json, sys, urllib.request; urllib.request.urlopen(sys.argv[1] + "
+      "\"/completions\", json.dumps({\"prompt\": \"one\", \"max_tokens\": 60}).encode())' ";
+  EXPECT_NE(std::system((ask + url + " 2>/dev/null").c_str()), 0);
+  EXPECT_TRUE(fails(program.wait(), 1, {model}));
 }
 
 TEST(ServeCommand, RefusesWhatMakesNoSense) {

@@ -27,7 +27,8 @@ class HttpClient {
   HttpAnswer read();
   // Waits until so many bytes have come, or the end.
   void read_at_least(size_t n);
-  bool ended();  // after all that was read; waits for more or the end
+  const std::string& unread() const { return unread_; }  // that has come
+  bool ended();                                          // after all that was read; waits for more or the end
 
  private:
   bool read_some();

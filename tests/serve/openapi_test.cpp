@@ -47,7 +47,7 @@ TEST(ServeOpenApi, WhatIsDocumentedIsThere) {
 TEST(ServeOpenApi, WhatIsThereIsDocumented) {
   const auto server = serve();
   const json paths = documented()["paths"];
-  const std::set<std::string> pages = {"/", "/timeline", "/live"};  // for people, and what the page listens to
+  const std::set<std::string> pages = {"/", "/timeline", "/live", "/v1/streams"};  // for people, and streams
   // "… there are /v1/chat/completions, /v1/completions, …"
   std::istringstream words(ask(server->address(), "GET", "/nowhere").json()["error"]["message"].get<std::string>());
   size_t n = 0;
