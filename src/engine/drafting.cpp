@@ -51,6 +51,11 @@ bool fills_from_within(const Request& request) {
                       [](const SourceSlot& slot) { return slot.draft.has_value(); });
 }
 
+// For its head, which knows nothing before the target's first verdict; that comes of the root alone.
+bool waits_in_vain(const Request& request) {
+  return request.asks_head() && !request.last_verified.valid() && request.root_waits();
+}
+
 // A draft model makes one token of a path in a pass. Where the text is as good as certain of the next one, that need
 // not wait: it becomes a node at once, and the draft model passes both together.
 // Whether it told anything.
@@ -145,8 +150,10 @@ void Drafting::ask(Request& request, uint32_t turn, const Idle& idle, double dou
   };
   try {
     const Proposal proposal = propose_all(request, idle);
-    if (idle.first_stage)
+    if (idle.first_stage) {
       for (const NodeId node : proposal.enter) proposals.rows.push_back(plan(node));
+      if (proposal.enter.empty() && waits_in_vain(request)) proposals.rows.push_back(plan(speculation.tree.root().id));
+    }
     const bool blocks = !proposal.as_pays && !speculation.target.entered(speculation.tree.root().id);
     for (const Ask& ask : proposal.expand)
       if (idle.source(ask.source))

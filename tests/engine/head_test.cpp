@@ -158,5 +158,26 @@ TEST(Head, HoldsNothingForRequestsThatDoNotAskIt) {
   }
 }
 
+// Before the first token of an answer a head knows nothing of it, and whoever asks it must not wait for others to end.
+TEST(Head, OfALateRequestLetsItBeginBesideOthers) {
+  for (const auto& [kind, method] : std::vector<std::pair<const char*, const char*>>{
+           {"eagle3", "eagle3"}, {"p-eagle", "p-eagle"}, {"exit", "ppsd"}, {"spd", "spd"}}) {
+    const HeadFile head = written(tiny_head(target().model, {.kind = kind, .cuts = {0, 3, 6}}));
+    for (const char* other : {"ar", "surge", method}) {
+      const auto engine = make_engine(target(), {.cuts = {3}, .head = &head});
+      const RequestSpec first{.prompt = {60, 61, 62}, .max_tokens = 200, .method = other, .ignore_end = true};
+      const RequestSpec late{.prompt = {60, 61, 62, 60, 61}, .max_tokens = 12, .method = method, .ignore_end = true};
+      const RequestId running = submit(*engine, first);
+      while (engine->request(running).n_answer() < 5) ASSERT_TRUE(engine->step());
+      const RequestId id = submit(*engine, late);
+      while (engine->request(id).finish == Finish::kNone && engine->busy()) ASSERT_TRUE(engine->step());
+      EXPECT_LT(engine->request(running).n_answer(), 100u) << method << " waits for " << other;
+      finish(*engine);
+      EXPECT_EQ(answer(*engine, id), plain_decoding(target(), late)) << method << " beside " << other;
+      EXPECT_EQ(answer(*engine, running), plain_decoding(target(), first)) << other << " beside " << method;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice
