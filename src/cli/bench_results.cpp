@@ -74,6 +74,7 @@ BenchSettings later_settings(const BenchOptions& options) {
   settings.emplace_back("arrivals_seed", options.arrivals_seed);
   settings.emplace_back("also", options.also);
   settings.emplace_back("also_seconds", options.also_seconds);
+  settings.emplace_back("chat_template_file", options.session.chat_template_file);
   return settings;
 }
 

@@ -250,6 +250,8 @@ void add_generation_options(CLI::App& command, SessionOptions& options) {
             "Sample among those at least p times as likely as the likeliest; 0 is off");
   add_value(command, "--repeat-penalty", sampling.repeat_penalty, number(0, 100, /*above=*/true),
             "Penalty for tokens that occurred before; 1 is none");
+  add_checked(command, "--chat-template-file", options.chat_template_file, not_empty("a file"),
+              "Jinja chat template in place of the model's own");
   command.add_flag("--raw", options.raw,
                    "Take the prompt as it is, without the chat template; <|im_start|> and the like in it are then the "
                    "vocabulary's special tokens, not plain text");

@@ -70,7 +70,7 @@ void add_engine_options(CLI::App& command, SessionOptions& options);
 void add_hosts_options(CLI::App& command, SessionOptions& options, CLI::Option& stages);
 // Adds --secret and --patience.
 void add_secret_options(CLI::App& command, std::string& secret, double& patience);
-// Adds what shapes the text: -n, --temp to --seed, --raw.
+// Adds what shapes the text: -n, --temp to --seed, --chat-template-file, --raw.
 void add_generation_options(CLI::App& command, SessionOptions& options);
 
 // That of the options that were given to the command each is read by one of these methods.

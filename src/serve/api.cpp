@@ -397,12 +397,15 @@ ApiResult<Json> ServeApi::count_tokens(const Json& body) const {
 }
 
 ApiResult<Json> ServeApi::apply_template(const Json& body) const {
-  const BodyReader reader(body, {"messages"});
+  const BodyReader reader(body, {"messages", "tools", "add_generation_prompt"});
   SLUICE_API_TRY_STATUS(reader.check());
   const auto given = body.find("messages");
   if (given == body.end()) return bad_parameter("messages", "is missing");
-  SLUICE_API_TRY(const auto messages, read_messages(*given, "messages"));
-  auto prompt = session_.render(messages);
+  AnswerRequest request;
+  SLUICE_API_TRY(request.conversation.messages, read_messages(*given, "messages"));
+  SLUICE_API_TRY_STATUS(read_tools(body, request));
+  SLUICE_API_TRY(request.conversation.add_generation_prompt, reader.flag("add_generation_prompt", true));
+  auto prompt = session_.render(request.conversation);
   if (!prompt) return cannot_read("messages", prompt.error());
   return Json{{"prompt", *prompt}};
 }

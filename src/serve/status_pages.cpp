@@ -165,7 +165,7 @@ Json props_page(const Session& session, const ServeDefaults& defaults) {
           {"model_alias", defaults.model},
           {"model_path", std::filesystem::path(session.options().model).filename().string()},
           {"modalities", {{"vision", false}, {"audio", false}}},
-          {"chat_template", session.model().chat_template()},
+          {"chat_template", session.template_source()},
           {"bos_token", text_of(tokenizer.bos())},
           {"eos_token", text_of(tokenizer.eos())},
           {"sluice",

@@ -78,6 +78,7 @@ struct SessionOptions {
   KvType kv = KvType::kF16;
   Activations activations = Activations::kF32;  // between stages
   int32_t threads = 0;                          // a stage; 0: the machine's cores shared by the stages
+  std::string chat_template_file;               // in place of the template in the model; empty: that one
   bool raw = false;                             // prompts are plain text, no messages
   bool reads_answers = false;  // for calls of tools, reasoning and forms: Session::answers(), grammars()
   bool trace = false;          // engines record all that happens

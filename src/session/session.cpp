@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "chat/chat_text.h"
@@ -27,6 +29,13 @@ Result<Profile> load_profile(const std::string& name) {
   if (!std::filesystem::exists(path, error))
     return input_error("--profile local: this machine has not been measured yet; run sluice plan once");
   return Profile::load(path);
+}
+
+Result<std::string> read_template(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string source{std::istreambuf_iterator<char>(stream), {}};
+  if (!stream || source.empty()) return input_error("--chat-template-file " + file + ": it can't be read, or is empty");
+  return source;
 }
 
 }  // namespace
@@ -108,13 +117,19 @@ Status Session::open_model() {
 }
 
 Status Session::open_template() {
-  if (model_->chat_template().empty() || options_.raw) return {};
-  auto opened = ChatTemplate::open(model_->chat_template());
+  const std::string& file = options_.chat_template_file;
+  template_source_ = model_->chat_template();
+  if (!file.empty()) {
+    SLUICE_TRY(template_source_, read_template(file));
+  }
+  if (template_source_.empty() || options_.raw) return {};
+  auto opened = ChatTemplate::open(template_source_);
   if (!opened)
-    return input_error(options_.model + ": " + opened.error().message + "; --raw goes without the chat template");
+    return input_error((file.empty() ? options_.model : "--chat-template-file " + file) + ": " +
+                       opened.error().message + "; --raw goes without the chat template");
   template_ = std::move(*opened);
   if (options_.reads_answers) {
-    SLUICE_TRY(answers_, AnswerParser::open(model_->chat_template()));
+    SLUICE_TRY(answers_, AnswerParser::open(template_source_));
   }
   return {};
 }
@@ -303,7 +318,7 @@ Result<std::vector<Token>> Session::encode(const std::vector<ChatMessage>& messa
 }
 
 Result<std::vector<Token>> Session::encode(const ChatTemplateInput& input, const ChatText::Render& render) const {
-  const ChatText chat(*tokenizer_, model_->chat_template());
+  const ChatText chat(*tokenizer_, template_source_);
   SLUICE_TRY(auto tokens, chat.encode(input, render));
   if (tokenizer_->adds_bos() && (tokens.empty() || tokens.front() != tokenizer_->bos()))
     tokens.insert(tokens.begin(), tokenizer_->bos());
@@ -350,9 +365,14 @@ ChatTemplateInput Session::template_input(const std::vector<ChatMessage>& messag
           .eos_token = special(tokenizer_->eos())};
 }
 
-Result<std::string> Session::render(const std::vector<ChatMessage>& messages) const {
+Result<std::string> Session::render(const ChatTemplateInput& conversation) const {
   if (!template_) return input_error(options_.model + " has no chat template");
-  return template_->render(template_input(messages));
+  AnswerRequest request{.conversation = template_input(conversation.messages)};
+  request.conversation.add_generation_prompt = conversation.add_generation_prompt;
+  if (answers() == nullptr || conversation.tools.empty()) return template_->render(request.conversation);
+  request.conversation.tools = conversation.tools;
+  SLUICE_TRY(AnswerFormat format, answers_->format(request));
+  return std::move(format.prompt);
 }
 
 RequestSpec Session::spec(std::vector<Token> prompt, const std::string& asked) const {

@@ -78,8 +78,10 @@ class Session {
   Result<std::vector<Token>> encode(const std::vector<ChatMessage>& messages) const;
   // Whether conversations are more than their last message: the model has a chat template, and --raw is not given.
   bool has_template() const { return template_.has_value(); }
-  // What the template makes of a conversation; the error says that there is none.
-  Result<std::string> render(const std::vector<ChatMessage>& messages) const;
+  // What the template makes of a conversation, messages and tools, of which nothing else is read but whether an answer
+  // begins at its end; the error says that there is none.
+  Result<std::string> render(const ChatTemplateInput& conversation) const;
+  const std::string& template_source() const { return template_source_; }  // Jinja; empty: there is none
 
   // How answers are read; null: there is no template, or nobody asked for it (SessionOptions::reads_answers).
   const AnswerParser* answers() const { return answers_ ? &*answers_ : nullptr; }
@@ -145,6 +147,7 @@ class Session {
   std::unique_ptr<FileWatch> files_;
   std::shared_ptr<Memo> memo_;               // if lazy
   std::shared_ptr<const KnownText> corpus_;  // if --ngram-corpus
+  std::string template_source_;
   std::optional<ChatTemplate> template_;
   std::optional<AnswerParser> answers_;
   std::optional<GrammarReader> grammars_;

@@ -50,7 +50,7 @@ const std::map<std::string, std::set<std::string>> kGroups = {
      {"--cuts", "--executor", "--hosts", "--spares", "--relay", "--draft-on", "--secret", "--patience", "--activations",
       "--profile", "--compute", "--memo"}},
     {"Memory and processor", {"--context", "--kv", "--threads"}},
-    {"Text", {"--top-k", "--top-p", "--min-p", "--repeat-penalty", "--raw", "--ignore-eos"}}};
+    {"Text", {"--top-k", "--top-p", "--min-p", "--repeat-penalty", "--chat-template-file", "--raw", "--ignore-eos"}}};
 
 struct Helped {
   const char* command;

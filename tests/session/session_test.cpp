@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "session/answer.h"
 #include "support/harness.h"
 #include "support/tiny_model.h"
@@ -43,6 +45,25 @@ TEST(Session, AnswersWithTheTokensOfPlainDecodingWhateverTheMethod) {
     EXPECT_EQ(finished_answer(*session, **engine, done->request).text, text);
     EXPECT_EQ(done->trial.has_value(), method == std::string(kAutoMethod)) << "the simulated clock compares nothing";
   }
+}
+
+TEST(Session, ATemplateMayStandInPlaceOfTheModelsOwn) {
+  SessionOptions options = simulated("ar", 1);
+  options.chat_template_file = temp_path("template.jinja");
+  std::ofstream(options.chat_template_file)
+      << "{% for m in messages %}[{{ m.content }}]{% endfor %}{% if add_generation_prompt %}>{% endif %}";
+  const auto session = Session::open(options);
+  ASSERT_TRUE(session) << session.error().message;
+  EXPECT_EQ(session->render({.messages = {{"user", "hello"}, {"assistant", "well"}}}).value(), "[hello][well]>");
+  EXPECT_EQ(session->render({.messages = {{"user", "hello"}}, .add_generation_prompt = false}).value(), "[hello]");
+  EXPECT_EQ(session->tokenizer().decode(session->encode({{"user", "hello"}}).value()), "[hello]>");
+
+  std::ofstream(options.chat_template_file, std::ios::trunc) << "{% for m in messages %}";
+  const auto broken = Session::open(options);
+  ASSERT_FALSE(broken);
+  EXPECT_NE(broken.error().message.find(options.chat_template_file), std::string::npos) << broken.error().message;
+  options.chat_template_file += ".none";
+  EXPECT_NE(Session::open(options).error().message.find("--chat-template-file"), std::string::npos);
 }
 
 TEST(Session, AnAnswerEndsWhereTheCallerSaysSo) {
