@@ -74,7 +74,7 @@ Status serve(const CLI::App& command, ServeCommand options) {
   SLUICE_TRY(const auto server, Server::open(session, options.server));
   SLUICE_TRY_STATUS(print(
       fmt::format("sluice serve: {} at http://{}/v1, {} at a time with {} tokens each, by {}, for {}\n",
-                  session.model().hparams().name, server->address(),
+                  server->model(), server->address(),
                   fmt::format("{} request{}", options.server.concurrency, options.server.concurrency == 1 ? "" : "s"),
                   session.options().context, session.options().request.method,
                   options.server.api_key.empty() ? "this machine only" : "who has the key")));
@@ -99,6 +99,12 @@ void add_server_options(CLI::App& command, ServeCommand& options) {
   command.add_option("--port", server.http.port, "Port; 0: one that is free")
       ->capture_default_str()
       ->check(whole_number(0, 65'535));
+  command
+      .add_option("--alias", server.names,
+                  "Names of the model for clients, as in gpt-4,small; the first one stands in answers (default: the "
+                  "name in its file)")
+      ->delimiter(',')
+      ->check(not_empty("a name"));
   CLI::Option* key = command.add_option("--api-key", server.api_key, "Key that clients must send")
                          ->envname("SLUICE_API_KEY")
                          ->check(not_empty("a key"));
@@ -141,10 +147,10 @@ void add_server_options(CLI::App& command, ServeCommand& options) {
 void add_serve(CLI::App& app, Action& action) {
   auto options = std::make_shared<ServeCommand>();
   CLI::App& command = *app.add_subcommand(
-      "serve", "A server for clients of OpenAI's and Anthropic's APIs, until it is ended (SIGTERM)");
+      "serve", "A server for clients of OpenAI's, Anthropic's and llama-server's APIs, until it is ended (SIGTERM)");
   command.footer(
-      "It answers at /v1/chat/completions, /v1/completions, /v1/responses and /v1/messages; docs/serve.md says what "
-      "requests may ask for.\n"
+      "It answers at /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages and /completion; docs/serve.md "
+      "says what requests may ask for.\n"
       "Examples:\n"
       "  sluice serve\n"
       "  sluice serve -m model.gguf --draft small.gguf --concurrency 8\n"

@@ -185,6 +185,15 @@ bool Tokenizer::ends_generation(Token token) const {
 }
 const std::vector<SpecialText>& Tokenizer::specials() const { return impl_->specials; }
 
+FillInTokens Tokenizer::fill_in() const {
+  const llama_vocab* const vocab = impl_->vocab;
+  return {.prefix = llama_vocab_fim_pre(vocab),
+          .suffix = llama_vocab_fim_suf(vocab),
+          .middle = llama_vocab_fim_mid(vocab),
+          .repository = llama_vocab_fim_rep(vocab),
+          .file = llama_vocab_fim_sep(vocab)};
+}
+
 Status check_vocabulary(const std::string& draft_path, const Tokenizer& draft, const std::string& target_path,
                         const Tokenizer& target) {
   const auto quoted = [](const Tokenizer& t, Token token) {

@@ -22,6 +22,12 @@ struct SpecialText {
   bool strips_before = false, strips_after = false;  // swallows the white space beside it
 };
 
+// Tokens that say what is where when a gap in a text is filled; kNoToken: the model has none.
+struct FillInTokens {
+  Token prefix = kNoToken, suffix = kNoToken, middle = kNoToken;
+  Token repository = kNoToken, file = kNoToken;  // before the names of what a text belongs to
+};
+
 // Thread safety: const methods may be called from several threads at once.
 class Tokenizer {
  public:
@@ -47,6 +53,7 @@ class Tokenizer {
   bool adds_bos() const;                             // the model wants BOS before a text
   bool ends_generation(Token token) const;           // EOS, end of turn, …
   const std::vector<SpecialText>& specials() const;  // by id
+  FillInTokens fill_in() const;
 
  private:
   struct Impl;

@@ -18,23 +18,30 @@ class AnswerForm {
 
   // How an answer came to its end.
   struct Ending {
-    Finish finish = Finish::kNone;  // kStop or kLength
-    bool calls = false;             // of tools
-    std::string stop = {};          // the stop string that ended it; empty: none did
-    Arrival arrived = {};           // of which no piece has told
+    Finish finish = Finish::kNone;   // kStop or kLength
+    bool calls = false;              // of tools
+    std::string stop = {};           // the stop string that ended it; empty: none did
+    Arrival arrived = {};            // of which no piece has told
+    std::vector<Token> tokens = {};  // likewise, one that ends it too
   };
   struct Choice {
     AssistantMessage message;         // of a text the content alone
     nlohmann::ordered_json logprobs;  // null: none
     Ending ending;
   };
+  // What has come to an answer.
+  struct Piece {
+    AssistantDelta more;
+    nlohmann::ordered_json logprobs;  // null: none
+    std::vector<Token> tokens;
+    Arrival arrived = {};
+  };
   virtual nlohmann::ordered_json whole(const std::vector<Choice>& choices, const Usage& usage) = 0;
 
   // Events, ready to be sent: begin() of each choice before all others, its end() after its pieces, last() or error()
   // when nothing follows.
   virtual std::string begin(int32_t choice) = 0;
-  virtual std::string piece(int32_t choice, const AssistantDelta& more, nlohmann::ordered_json logprobs,
-                            Arrival arrived) = 0;
+  virtual std::string piece(int32_t choice, const Piece& piece) = 0;
   virtual std::string end(int32_t choice, const Ending& ending) = 0;
   virtual std::string last(const Usage& usage) = 0;
   virtual std::string error(const ApiError& error) = 0;
@@ -48,5 +55,7 @@ std::string event_of(const nlohmann::ordered_json& data, const std::string& name
 std::string new_id(const std::string& prefix);
 // What usage has beyond the counts of any API.
 nlohmann::ordered_json figures_of(const Usage& usage);
+// How fast it was, as llama-server tells it: rates are of what was computed, the first token counts to the prompt.
+nlohmann::ordered_json timings_of(const Usage& usage);
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
 #include <ctime>
@@ -11,13 +12,17 @@
 #include <string_view>
 #include <utility>
 
+#include "model/utf8.h"
 #include "serve/completion_form.h"
+#include "serve/gathered_replies.h"
 #include "serve/json_body.h"
 #include "serve/json_values.h"
 #include "serve/live_events.h"
 #include "serve/live_page.h"
 #include "serve/message_reader.h"
 #include "serve/messages_form.h"
+#include "serve/native_form.h"
+#include "serve/native_prompt.h"
 #include "serve/policy.h"
 #include "serve/responses_form.h"
 #include "serve/status_pages.h"
@@ -70,7 +75,7 @@ ErrorForm errors_at(std::string_view path) {
 }
 
 std::unique_ptr<AnswerForm> completion_form(const Asked& asked, const std::string& model) {
-  return std::make_unique<CompletionForm>(asked.api, model, asked.include_usage);
+  return std::make_unique<CompletionForm>(asked.api, model, asked.include_usage, asked.settings);
 }
 
 std::unique_ptr<AnswerForm> responses_form(const Asked& asked, const std::string& model) {
@@ -81,12 +86,39 @@ std::unique_ptr<AnswerForm> messages_form(const Asked& asked, const std::string&
   return std::make_unique<MessagesForm>(model, asked.spec.prompt.size(), asked.stops);
 }
 
+std::unique_ptr<AnswerForm> native_form(const Asked& asked, const std::string& model) {
+  return std::make_unique<NativeForm>(model, asked);
+}
+
+// A token and its text, or bytes where that is a part of a character.
+Json piece_of(const Tokenizer& tokenizer, Token token) {
+  const std::string piece = tokenizer.piece(token, /*special=*/true);
+  const bool is_text = first_invalid_utf8(piece) == piece.size();
+  return {{"id", token},
+          {"piece", is_text ? Json(piece) : Json(std::vector<unsigned char>(piece.begin(), piece.end()))}};
+}
+
 // Texts that end an answer: those that the request names, and the family's.
 std::vector<std::string> stops_of(const Asked& asked) {
   std::vector<std::string> stops = asked.stops;
   if (asked.format) stops.insert(stops.end(), asked.format->stops.begin(), asked.format->stops.end());
   std::erase(stops, std::string());
   return stops;
+}
+
+// Other names of paths, as llama-server has them.
+constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
+    {"/chat/completions", "/v1/chat/completions"},
+    {"/chat/completions/input_tokens", "/v1/chat/completions/input_tokens"},
+    {"/completions", "/completion"},
+    {"/responses", "/v1/responses"},
+    {"/models", "/v1/models"},
+    {"/v1/health", "/health"}};
+
+std::string_view path_of(const std::string& asked) {
+  const auto alias =
+      std::ranges::find(kAliases, std::string_view(asked), &std::pair<std::string_view, std::string_view>::first);
+  return alias == std::end(kAliases) ? std::string_view(asked) : alias->second;
 }
 
 }  // namespace
@@ -107,12 +139,15 @@ struct ServeApi::Route {
   // By what the engine generates: what a body asks for, and how it is told.
   ApiResult<Asked> (*read)(const Session&, const ServeDefaults&, const Json& body) = nullptr;
   std::unique_ptr<AnswerForm> (*form)(const Asked&, const std::string& model) = nullptr;
+  // Of a body that asks for several answers, a body for each; null, or none: it asks for one.
+  std::vector<Json> (*split)(const Json& body) = nullptr;
   bool open = false;  // to who has no key
 };
 
 std::span<const ServeApi::Route> ServeApi::routes() {
   static constexpr Route kRoutes[] = {
       {.method = "POST", .path = "/v1/chat/completions", .read = read_chat, .form = completion_form},
+      {.method = "POST", .path = "/v1/chat/completions/input_tokens", .tell = &ServeApi::count_chat_tokens},
       {.method = "POST", .path = "/v1/completions", .read = read_completion, .form = completion_form},
       {.method = "POST", .path = "/v1/responses", .read = read_responses, .form = responses_form},
       {.method = "POST", .path = "/v1/messages", .read = read_messages_request, .form = messages_form},
@@ -120,6 +155,12 @@ std::span<const ServeApi::Route> ServeApi::routes() {
       {.method = "GET", .path = "/v1/streams", .go_on = &ServeApi::take_up},
       {.method = "GET", .path = "/v1/models", .answer = &ServeApi::models},
       {.method = "GET", .path = "/v1/models/*", .answer = &ServeApi::model},
+      {.method = "POST",
+       .path = "/completion",
+       .read = read_native_completion,
+       .form = native_form,
+       .split = split_prompts},
+      {.method = "POST", .path = "/infill", .read = read_infill, .form = native_form},
       {.method = "POST", .path = "/tokenize", .tell = &ServeApi::tokenize},
       {.method = "POST", .path = "/detokenize", .tell = &ServeApi::detokenize},
       {.method = "POST", .path = "/apply-template", .tell = &ServeApi::apply_template},
@@ -135,11 +176,12 @@ std::span<const ServeApi::Route> ServeApi::routes() {
 }
 
 const ServeApi::Route* ServeApi::find_route(const HttpRequest& request) {
+  const std::string_view asked = path_of(request.path);
   for (const Route& route : routes()) {
     std::string_view path = route.path;
     const bool begins = path.ends_with('*');
     if (begins) path.remove_suffix(1);
-    if (begins ? request.path.starts_with(path) : request.path == path) return &route;
+    if (begins ? asked.starts_with(path) : asked == path) return &route;
   }
   return nullptr;
 }
@@ -283,33 +325,51 @@ void ServeApi::reply(const Route& route, const ApiResult<Json>& answer, Exchange
 }
 
 void ServeApi::generate(const Route& route, const Json& body, const std::shared_ptr<Exchange>& exchange) {
-  const ErrorForm errors = errors_at(route.path);
-  const auto refuse = [&](const ApiError& error) { exchange->reply(reply_of(error, errors)); };
+  const auto refuse = [&](const ApiError& error) { exchange->reply(reply_of(error, errors_at(route.path))); };
   if (draining_) return refuse(draining_error());
-  auto asked = route.read(session_, defaults_, body);
-  if (!asked) return refuse(asked.error());
-  const Teller::Way way{.api = asked->api,
-                        .choices = asked->choices,
-                        .stream = asked->stream,
-                        .logprobs = asked->spec.logprobs,
-                        .errors = errors};
-  const std::shared_ptr<Exchange> client = asked->resumable ? streams_.keep(exchange) : exchange;
-  Teller teller(route.form(*asked, defaults_.model), way, session_.tokenizer(), client, session_.answers(),
-                asked->format);
+  auto all = read_all(route, body);
+  if (!all) return refuse(all.error());
+  if (all->size() == 1) return submit(route, std::move(all->front()), exchange);
+  const auto parts = gather_replies(exchange, all->size());
+  for (size_t i = 0; i < parts.size(); ++i) submit(route, std::move((*all)[i]), parts[i]);
+}
+
+// What a body asks for; by several prompts, for an answer to each.
+ApiResult<std::vector<Asked>> ServeApi::read_all(const Route& route, const Json& body) const {
+  const std::vector<Json> bodies = route.split != nullptr ? route.split(body) : std::vector<Json>();
+  std::vector<Asked> all;
+  for (size_t i = 0; i < std::max<size_t>(bodies.size(), 1); ++i) {
+    SLUICE_API_TRY(Asked asked, route.read(session_, defaults_, bodies.empty() ? body : bodies[i]));
+    if (asked.stream && bodies.size() > 1) return bad_parameter("stream", "is for one prompt at a time: leave it out");
+    asked.index = i;
+    all.push_back(std::move(asked));
+  }
+  return all;
+}
+
+void ServeApi::submit(const Route& route, Asked asked, const std::shared_ptr<Exchange>& exchange) {
+  const Teller::Way way{.api = asked.api,
+                        .choices = asked.choices,
+                        .stream = asked.stream,
+                        .logprobs = asked.spec.logprobs,
+                        .errors = errors_at(route.path)};
+  const std::shared_ptr<Exchange> client = asked.resumable ? streams_.keep(exchange) : exchange;
+  Teller teller(route.form(asked, defaults_.model), way, session_.tokenizer(), client, session_.answers(),
+                asked.format);
   AnswerEngine::Tell tell;
-  if (asked->format)
+  if (asked.format)
     tell = [late = std::make_shared<LateTeller>(std::move(teller), telling_)](AnswerNews news) {
       late->take(std::move(news));
     };
   else
     tell = [now = std::make_shared<Teller>(std::move(teller))](const AnswerNews& news) { now->take(news); };
-  std::vector<std::string> stops = stops_of(*asked);
-  const AnswerEngine::JobId job = engine_.submit({.spec = std::move(asked->spec),
-                                                  .choices = asked->choices,
-                                                  .method = std::move(asked->method),
+  std::vector<std::string> stops = stops_of(asked);
+  const AnswerEngine::JobId job = engine_.submit({.spec = std::move(asked.spec),
+                                                  .choices = asked.choices,
+                                                  .method = std::move(asked.method),
                                                   .stops = std::move(stops),
-                                                  .shown = std::move(asked->shown),
-                                                  .form_param = std::move(asked->form_param)},
+                                                  .shown = std::move(asked.shown),
+                                                  .form_param = std::move(asked.form_param)},
                                                  std::move(tell));
   client->on_gone([this, job] { engine_.cancel(job); });
 }
@@ -354,16 +414,13 @@ void ServeApi::live(const std::shared_ptr<Exchange>& exchange) {
 
 ApiResult<Json> ServeApi::model(const HttpRequest& request) const {
   const std::string name = unescaped(std::string_view(request.path).substr(std::string_view("/v1/models/").size()));
-  if (name != defaults_.model)
+  if (name != defaults_.model && std::ranges::count(defaults_.aliases, name) == 0)
     return tl::unexpected<ApiError>({.status = 404,
                                      .message = "there is only " + defaults_.model + " here",
                                      .param = "model",
                                      .code = "model_not_found"});
-  return Json{{"id", defaults_.model},
-              {"object", "model"},
-              {"created", opened_},
-              {"owned_by", "sluice"},
-              {"context_length", session_.options().context}};
+  return Json{{"id", defaults_.model}, {"aliases", defaults_.aliases}, {"object", "model"},
+              {"created", opened_},    {"owned_by", "sluice"},         {"context_length", session_.options().context}};
 }
 
 ApiResult<Json> ServeApi::models(const HttpRequest&) const {
@@ -372,14 +429,18 @@ ApiResult<Json> ServeApi::models(const HttpRequest&) const {
 }
 
 ApiResult<Json> ServeApi::tokenize(const Json& body) const {
-  const BodyReader reader(body, {"content", "add_special", "parse_special"});
+  const BodyReader reader(body, {"content", "add_special", "parse_special", "with_pieces"});
   SLUICE_API_TRY_STATUS(reader.check());
   SLUICE_API_TRY(const std::string content, reader.text("content"));
   SLUICE_API_TRY(const bool add, reader.flag("add_special", false));
   SLUICE_API_TRY(const bool parse, reader.flag("parse_special", true));
+  SLUICE_API_TRY(const bool with_pieces, reader.flag("with_pieces", false));
   auto tokens = session_.tokenizer().encode(content, add, parse);
   if (!tokens) return bad_parameter("content", tokens.error().message);
-  return Json{{"tokens", *tokens}};
+  if (!with_pieces) return Json{{"tokens", *tokens}};
+  Json pieces = Json::array();
+  for (const Token token : *tokens) pieces.push_back(piece_of(session_.tokenizer(), token));
+  return Json{{"tokens", std::move(pieces)}};
 }
 
 ApiResult<Json> ServeApi::detokenize(const Json& body) const {
@@ -392,7 +453,12 @@ ApiResult<Json> ServeApi::detokenize(const Json& body) const {
 }
 
 ApiResult<Json> ServeApi::count_tokens(const Json& body) const {
-  SLUICE_API_TRY(const size_t n, count_input_tokens(session_, defaults_, body));
+  SLUICE_API_TRY(const size_t n, count_input_tokens(Api::kMessages, session_, defaults_, body));
+  return Json{{"input_tokens", n}};
+}
+
+ApiResult<Json> ServeApi::count_chat_tokens(const Json& body) const {
+  SLUICE_API_TRY(const size_t n, count_input_tokens(Api::kChat, session_, defaults_, body));
   return Json{{"input_tokens", n}};
 }
 

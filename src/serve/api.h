@@ -63,8 +63,11 @@ class ServeApi {
   ApiResult<Json> tokenize(const Json& body) const;
   ApiResult<Json> detokenize(const Json& body) const;
   ApiResult<Json> count_tokens(const Json& body) const;
+  ApiResult<Json> count_chat_tokens(const Json& body) const;
   ApiResult<Json> apply_template(const Json& body) const;
   void generate(const Route& route, const Json& body, const std::shared_ptr<Exchange>& exchange);
+  ApiResult<std::vector<Asked>> read_all(const Route& route, const Json& body) const;
+  void submit(const Route& route, Asked asked, const std::shared_ptr<Exchange>& exchange);
   void metrics(const std::shared_ptr<Exchange>& exchange);
   void slots(const std::shared_ptr<Exchange>& exchange);
   void live(const std::shared_ptr<Exchange>& exchange);

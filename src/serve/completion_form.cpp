@@ -9,6 +9,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kFingerprint = "b" SLUICE_VERSION "-sluice";  // as llama-server's begins
+
 const char* finish_reason(const AnswerForm::Ending& ending) {
   if (ending.finish == Finish::kLength) return "length";
   return ending.calls ? "tool_calls" : "stop";
@@ -56,12 +58,13 @@ Json json_of(const AssistantDelta& more) {
 
 }  // namespace
 
-CompletionForm::CompletionForm(Api api, std::string model, bool usage_in_stream)
+CompletionForm::CompletionForm(Api api, std::string model, bool usage_in_stream, Json verbose)
     : api_(api),
       model_(std::move(model)),
       id_(new_id(api == Api::kChat ? "chatcmpl-" : "cmpl-")),
       created_(std::time(nullptr)),
-      usage_in_stream_(usage_in_stream) {}
+      usage_in_stream_(usage_in_stream),
+      verbose_(std::move(verbose)) {}
 
 Json CompletionForm::object(bool chunk) const {
   const std::string chat = chunk ? "chat.completion.chunk" : "chat.completion";
@@ -69,6 +72,7 @@ Json CompletionForm::object(bool chunk) const {
           {"object", api_ == Api::kChat ? chat : "text_completion"},
           {"created", created_},
           {"model", model_},
+          {"system_fingerprint", kFingerprint},
           {"choices", Json::array()}};
 }
 
@@ -85,6 +89,8 @@ Json CompletionForm::whole(const std::vector<Choice>& choices, const Usage& usag
     answer["choices"].push_back(std::move(json));
   }
   answer["usage"] = json_of(usage);
+  answer["timings"] = timings_of(usage);
+  if (!verbose_.is_null()) answer["__verbose"] = verbose_;
   return answer;
 }
 
@@ -103,12 +109,12 @@ std::string CompletionForm::event(int32_t index, Json choice, Json logprobs, Arr
 
 std::string CompletionForm::begin(int32_t choice) {
   if (api_ != Api::kChat) return {};
-  return event(choice, {{"delta", {{"role", "assistant"}, {"content", ""}}}});
+  return event(choice, {{"delta", {{"role", "assistant"}, {"content", nullptr}}}});
 }
 
-std::string CompletionForm::piece(int32_t choice, const AssistantDelta& more, Json logprobs, Arrival arrived) {
-  if (api_ == Api::kChat) return event(choice, {{"delta", json_of(more)}}, std::move(logprobs), arrived);
-  return event(choice, {{"text", more.content}}, std::move(logprobs), arrived);
+std::string CompletionForm::piece(int32_t choice, const Piece& piece) {
+  if (api_ == Api::kChat) return event(choice, {{"delta", json_of(piece.more)}}, piece.logprobs, piece.arrived);
+  return event(choice, {{"text", piece.more.content}}, piece.logprobs, piece.arrived);
 }
 
 std::string CompletionForm::end(int32_t choice, const Ending& ending) {
@@ -125,6 +131,7 @@ std::string CompletionForm::last(const Usage& usage) {
   if (usage_in_stream_) {
     Json chunk = object(/*chunk=*/true);
     chunk["usage"] = json_of(usage);
+    chunk["timings"] = timings_of(usage);
     events += event_of(chunk);
   }
   return events + "data: [DONE]\n\n";

@@ -274,6 +274,7 @@ Status EngineThread::take(const Progress& progress) {
       news.logprobs.push_back(progress.logprobs[i]);
     }
     if (!talk.stops.stopped()) continue;
+    news.said.resize(i + 1);  // what came behind it is not said
     engine_->cancel(talk.request);
     return end(id, Finish::kStop, std::move(news));
   }

@@ -35,7 +35,25 @@ Json LogprobForm::of_chat(Token token, float logprob) const {
   return {{"token", name_of(token)}, {"logprob", logprob}, {"bytes", std::move(bytes)}};
 }
 
+Json LogprobForm::of_native(Token token, float logprob) const {
+  const std::string piece = tokenizer_->piece(token, /*special=*/true);
+  return {{"id", token},
+          {"token", piece},
+          {"bytes", std::vector<unsigned char>(piece.begin(), piece.end())},
+          {"logprob", logprob}};
+}
+
 Json LogprobForm::next(std::span<const Token> tokens, std::span<const Logprobs> logprobs) {
+  if (api_ == Api::kNative) {
+    Json all = Json::array();
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      Json one = of_native(tokens[i], logprobs[i].own), top = Json::array();
+      for (const auto& [token, logprob] : logprobs[i].top) top.push_back(of_native(token, logprob));
+      one["top_logprobs"] = std::move(top);
+      all.push_back(std::move(one));
+    }
+    return all;
+  }
   if (api_ == Api::kChat) {
     Json content = Json::array();
     for (size_t i = 0; i < tokens.size(); ++i) {

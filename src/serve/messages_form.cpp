@@ -128,9 +128,7 @@ std::string MessagesForm::events(const std::vector<AnswerParts::Step>& steps) co
   return events;
 }
 
-std::string MessagesForm::piece(int32_t, const AssistantDelta& more, Json, Arrival) {
-  return events(parts_.take(more));
-}
+std::string MessagesForm::piece(int32_t, const Piece& piece) { return events(parts_.take(piece.more)); }
 
 std::string MessagesForm::end(int32_t, const Ending& ending) {
   ending_ = ending;

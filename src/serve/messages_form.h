@@ -18,8 +18,7 @@ class MessagesForm : public AnswerForm {
 
   nlohmann::ordered_json whole(const std::vector<Choice>& choices, const Usage& usage) override;
   std::string begin(int32_t choice) override;
-  std::string piece(int32_t choice, const AssistantDelta& more, nlohmann::ordered_json logprobs,
-                    Arrival arrived) override;
+  std::string piece(int32_t choice, const Piece& piece) override;
   std::string end(int32_t choice, const Ending& ending) override;
   std::string last(const Usage& usage) override;
   std::string error(const ApiError& error) override;

@@ -53,6 +53,11 @@ ApiStatus read_max_tokens(const json& value, const std::string& param, Asked& as
   return {};
 }
 
+// llama-server's name for it.
+ApiStatus read_n_predict(const json& value, const std::string& param, Asked& asked) {
+  return value == -1 ? ApiStatus() : read_max_tokens(value, param, asked);  // -1: as many as the server allows
+}
+
 ApiStatus read_seed(const json& value, const std::string& param, Asked& asked) {
   if (!value.is_number_integer()) return bad_parameter(param, "must be a whole number of 64 bits");
   asked.spec.sampling.seed = value.get<uint64_t>();  // a negative one as its two's complement
@@ -133,6 +138,11 @@ ApiStatus read_ignore_eos(const json& value, const std::string& param, Asked& as
   return {};
 }
 
+ApiStatus read_verbose(const json& value, const std::string& param, Asked& asked) {
+  SLUICE_API_TRY(asked.verbose, read_flag(value, param));
+  return {};
+}
+
 // Read before all others.
 ApiStatus nothing(const json&, const std::string&, Asked&) { return {}; }
 
@@ -146,6 +156,7 @@ constexpr Parameter kParameters[] = {{"model", nothing},
                                      {"depth", nothing},
                                      {"max_tokens", read_max_tokens},
                                      {"max_completion_tokens", read_max_tokens},
+                                     {"n_predict", read_n_predict},
                                      {"temperature", read_temperature},
                                      {"top_p", read_top_p},
                                      {"top_k", read_top_k},
@@ -163,6 +174,7 @@ constexpr Parameter kParameters[] = {{"model", nothing},
                                      {"stream_options", read_stream_options},
                                      {"resumable", read_resumable},
                                      {"ignore_eos", read_ignore_eos},
+                                     {"verbose", read_verbose},
                                      {"response_format", read_response_format},
                                      {"json_schema", read_json_schema},
                                      {"grammar", read_grammar},
@@ -196,9 +208,18 @@ const std::vector<Fixed>& fixed_parameters() {
   return fixed;
 }
 
-// Which say nothing of the text.
-constexpr std::string_view kIgnored[] = {
-    "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls"};
+// Which say nothing of the text, the last ones to llama-server.
+constexpr std::string_view kIgnored[] = {"user",
+                                         "metadata",
+                                         "store",
+                                         "service_tier",
+                                         "safety_identifier",
+                                         "prompt_cache_key",
+                                         "parallel_tool_calls",
+                                         "cache_prompt",
+                                         "id_slot",
+                                         "timings_per_token",
+                                         "return_progress"};
 
 template <class T>
 const T* find_named(const T* begin, const T* end, const std::string& name) {

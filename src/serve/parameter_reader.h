@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-enum class Api : uint8_t { kChat, kCompletions, kResponses, kMessages };
+enum class Api : uint8_t { kChat, kCompletions, kResponses, kMessages, kNative };  // the last one: llama-server's
 
 // In which form an answer is to be, and which parameter says so.
 struct AskedForm {
@@ -28,15 +28,19 @@ struct Asked {
   Api api = Api::kChat;
   RequestSpec spec;
   int32_t choices = 1;
+  size_t index = 0;    // among the prompts of one body
   std::string method;  // `auto`: what the engine begins with may be switched
   std::vector<std::string> stops;
   std::optional<AskedForm> form;  // none: any text
   std::string form_param;         // by which the answer has a grammar; empty: it has none
   bool stream = false, include_usage = false;
-  bool resumable = false;              // the stream may be taken up again
-  std::optional<AnswerFormat> format;  // how the answer is read, if it may hold more than a text
-  std::vector<Token> shown;            // control tokens that are read with it
-  nlohmann::ordered_json settings;     // what the answer tells again of the request
+  bool resumable = false;                    // the stream may be taken up again
+  std::optional<AnswerFormat> format;        // how the answer is read, if it may hold more than a text
+  std::vector<Token> shown;                  // control tokens that are read with it
+  nlohmann::ordered_json settings;           // what the answer tells again of the request
+  bool verbose = false;                      // its prompt is told too
+  bool return_tokens = false;                // and its tokens
+  std::vector<std::string> response_fields;  // it tells these members alone; empty: all
 };
 
 // A parameter that is null is not given. One that is unknown, or that would change the answer and is not supported, is

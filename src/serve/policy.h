@@ -22,8 +22,12 @@ inline constexpr size_t kMostMembers = 4096;
 inline constexpr size_t kMostStops = 16, kLongestStop = 256;
 // Answers to one request: each takes cells as a request does.
 inline constexpr int32_t kMostChoices = 16;
+// Prompts of a request, likewise.
+inline constexpr size_t kMostPrompts = 16;
 // Tools of a request: each becomes part of its prompt.
 inline constexpr size_t kMostTools = 128;
+// Members that a request wants of its answer.
+inline constexpr size_t kMostFields = 64;
 // Biases of a request: they travel to the last stage.
 inline constexpr size_t kMostBiases = 1024;
 

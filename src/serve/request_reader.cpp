@@ -9,6 +9,8 @@
 #include "serve/json_values.h"
 #include "serve/message_reader.h"
 #include "serve/messages_body.h"
+#include "serve/native_body.h"
+#include "serve/native_prompt.h"
 #include "serve/responses_body.h"
 #include "wire/batch.h"
 
@@ -22,6 +24,7 @@ ApiStatus check_model(const json& body, const ServeDefaults& defaults) {
   const auto model = body.find("model");
   if (model == body.end() || model->is_null() || *model == defaults.model) return {};
   if (!model->is_string()) return bad_parameter("model", "must be a text");
+  if (std::ranges::count(defaults.aliases, model->get_ref<const std::string&>()) > 0) return {};
   return tl::unexpected<ApiError>({.status = 404,
                                    .message = "model: there is only " + defaults.model + " here; leave it out",
                                    .param = "model",
@@ -224,6 +227,28 @@ ApiResult<Asked> read_conversation(const ConversationApi& api, const Session& se
   return asked;
 }
 
+// If the request wants to see it.
+void tell_prompt(const Session& session, Asked& asked) {
+  if (asked.verbose) asked.settings = {{"prompt", session.tokenizer().decode(asked.spec.prompt, /*special=*/true)}};
+}
+
+// llama-server's own API.
+ApiResult<Asked> read_native(const Session& session, const ServeDefaults& defaults, const json& body,
+                             ReadParameter read, std::vector<Token> prompt, const std::string& param) {
+  const Tokenizer& tokenizer = session.tokenizer();
+  SLUICE_API_TRY(Asked asked, read_generation(Api::kNative, session, defaults, body, read));
+  SLUICE_API_TRY_STATUS(read_native_rest(body, tokenizer, asked));
+  asked.settings = {{"generation_settings", native_settings(asked, tokenizer)},
+                    {"prompt", tokenizer.decode(prompt, /*special=*/true)}};
+  SLUICE_API_TRY_STATUS(take_prompt(session, std::move(prompt), param, asked));
+  SLUICE_API_TRY_STATUS(take_form(session, asked));
+  return asked;
+}
+
+ApiStatus read_infill_parameter(const std::string& name, const json& value, Asked& asked) {
+  return is_infill_input(name) ? ApiStatus() : read_native_parameter(name, value, asked);
+}
+
 }  // namespace
 
 Effort effort_of(const json& body) {
@@ -237,7 +262,9 @@ Effort effort_of(const json& body) {
 }
 
 ApiResult<Asked> read_chat(const Session& session, const ServeDefaults& defaults, const json& body) {
-  return read_conversation(kChatApi, session, defaults, body);
+  SLUICE_API_TRY(Asked asked, read_conversation(kChatApi, session, defaults, body));
+  tell_prompt(session, asked);
+  return asked;
 }
 
 ApiResult<Asked> read_responses(const Session& session, const ServeDefaults& defaults, const json& body) {
@@ -254,13 +281,13 @@ bool takes_option(const Session& session, const std::string& method, const std::
   return check_is_read(session, session.method(method), name).has_value();
 }
 
-ApiResult<size_t> count_input_tokens(const Session& session, const ServeDefaults& defaults, const json& body) {
+ApiResult<size_t> count_input_tokens(Api api, const Session& session, const ServeDefaults& defaults, const json& body) {
+  const ConversationApi& words = api == Api::kChat ? kChatApi : kMessagesApi;
   SLUICE_API_TRY_STATUS(check_model(body, defaults));
-  SLUICE_API_TRY(AnswerRequest request, read_input(kMessagesApi, session, body));
-  Asked unused{.api = Api::kMessages};
-  for (const auto& [name, value] : body.items())
-    SLUICE_API_TRY_STATUS(kMessagesApi.read_parameter(name, value, unused));
-  SLUICE_API_TRY(const Session::Question question, question_of(kMessagesApi, session, std::move(request)));
+  SLUICE_API_TRY(AnswerRequest request, read_input(words, session, body));
+  Asked unused{.api = api};
+  for (const auto& [name, value] : body.items()) SLUICE_API_TRY_STATUS(words.read_parameter(name, value, unused));
+  SLUICE_API_TRY(const Session::Question question, question_of(words, session, std::move(request)));
   return question.prompt.size();
 }
 
@@ -285,7 +312,19 @@ ApiResult<Asked> read_completion(const Session& session, const ServeDefaults& de
   }
   SLUICE_API_TRY_STATUS(take_prompt(session, std::move(tokens), "prompt", asked));
   SLUICE_API_TRY_STATUS(take_form(session, asked));
+  tell_prompt(session, asked);
   return asked;
+}
+
+ApiResult<Asked> read_native_completion(const Session& session, const ServeDefaults& defaults, const json& body) {
+  if (!is_given(body, "prompt")) return bad_parameter("prompt", "is missing");
+  SLUICE_API_TRY(std::vector<Token> prompt, read_native_prompt(body["prompt"], session.tokenizer()));
+  return read_native(session, defaults, body, read_native_parameter, std::move(prompt), "prompt");
+}
+
+ApiResult<Asked> read_infill(const Session& session, const ServeDefaults& defaults, const json& body) {
+  SLUICE_API_TRY(std::vector<Token> prompt, read_infill_prompt(body, session.tokenizer(), session.options().context));
+  return read_native(session, defaults, body, read_infill_parameter, std::move(prompt), "input_prefix");
 }
 
 }  // namespace sluice

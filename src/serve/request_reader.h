@@ -15,7 +15,8 @@ namespace sluice {
 
 // What requests get that do not say, and what there is.
 struct ServeDefaults {
-  std::string model;                  // its name: other names are refused
+  std::string model;                  // its name
+  std::vector<std::string> aliases;   // by which it may be asked for too; other names are refused
   int32_t slots = 1;                  // requests with a full context that may run at a time
   std::optional<int32_t> max_tokens;  // none: as many as the context leaves
   std::optional<uint64_t> seed;       // none: a new one for each
@@ -38,10 +39,14 @@ ApiResult<Asked> read_responses(const Session& session, const ServeDefaults& def
                                 const nlohmann::ordered_json& body);
 ApiResult<Asked> read_messages_request(const Session& session, const ServeDefaults& defaults,
                                        const nlohmann::ordered_json& body);
+// Of POST /completion and /infill.
+ApiResult<Asked> read_native_completion(const Session& session, const ServeDefaults& defaults,
+                                        const nlohmann::ordered_json& body);
+ApiResult<Asked> read_infill(const Session& session, const ServeDefaults& defaults, const nlohmann::ordered_json& body);
 // Whether a request for this method may choose its width or its depth.
 bool takes_option(const Session& session, const std::string& method, const std::string& name);
-// Of POST /v1/messages/count_tokens: those of the prompt.
-ApiResult<size_t> count_input_tokens(const Session& session, const ServeDefaults& defaults,
+// Those of the prompt. REQUIRES: api is kChat or kMessages.
+ApiResult<size_t> count_input_tokens(Api api, const Session& session, const ServeDefaults& defaults,
                                      const nlohmann::ordered_json& body);
 
 }  // namespace sluice

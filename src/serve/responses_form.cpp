@@ -182,9 +182,7 @@ std::string ResponsesForm::events(const std::vector<AnswerParts::Step>& steps, c
   return events;
 }
 
-std::string ResponsesForm::piece(int32_t, const AssistantDelta& more, Json, Arrival) {
-  return events(parts_.take(more), "completed");
-}
+std::string ResponsesForm::piece(int32_t, const Piece& piece) { return events(parts_.take(piece.more), "completed"); }
 
 std::string ResponsesForm::end(int32_t, const Ending& ending) {
   ending_ = ending;

@@ -51,11 +51,15 @@ Result<std::unique_ptr<Server>> Server::open(const Session& session, const Serve
   SLUICE_TRY(Opened opened,
              options.engine_apart ? open_apart(session, options, broken) : open_here(session, options, broken));
   server->engine_ = std::move(opened.engine);
-  const ServeDefaults defaults{.model = session.model().hparams().name,
+  std::vector<std::string> names = options.names;
+  if (names.empty()) names.push_back(session.model().hparams().name);
+  const ServeDefaults defaults{.model = names.front(),
+                               .aliases = {names.begin() + 1, names.end()},
                                .slots = options.concurrency,
                                .max_tokens = options.max_tokens,
                                .seed = options.seed,
                                .methods = std::move(opened.methods)};
+  server->model_ = defaults.model;
   server->api_ = std::make_unique<ServeApi>(session, *server->engine_, defaults, opened.about, options.api_key);
   HttpOptions http = options.http;
   http.beyond_loopback = !options.api_key.empty();

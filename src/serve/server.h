@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "serve/answer_engine.h"
 #include "serve/api.h"
@@ -16,9 +17,10 @@ namespace sluice {
 
 struct ServerOptions {
   HttpOptions http = {.port = 8080};
-  std::string api_key;      // that clients must send; empty: none, and this machine alone may ask
-  int32_t concurrency = 4;  // requests with a full context that are answered at a time; shorter ones may be more
-  size_t queue = 256;       // that wait beside those
+  std::vector<std::string> names;  // of the model, the first one in answers; empty: the one in its file
+  std::string api_key;             // that clients must send; empty: none, and this machine alone may ask
+  int32_t concurrency = 4;         // requests with a full context that are answered at a time; shorter ones may be more
+  size_t queue = 256;              // that wait beside those
   std::optional<int32_t> max_tokens;  // of who does not say; none: as many as the context leaves
   std::optional<uint64_t> seed;       // likewise; none: a new one for each
   // The engine has a process of its own, and when that ends another one goes on. Else it ends the server with it.
@@ -38,6 +40,7 @@ class Server {
   ~Server();
 
   std::string address() const { return http_->address(); }  // HOST:PORT, with the port that was chosen
+  const std::string& model() const { return model_; }       // its name in answers
   AnswerEngine::Load load() const { return engine_->load(); }
   // Requests that have come and are not answered yet, all that they are told included; pages that watch don't count.
   size_t at_work() const;
@@ -49,6 +52,7 @@ class Server {
  private:
   Server() = default;
 
+  std::string model_;
   mutable std::mutex mutex_;
   std::optional<Error> failure_;
   std::unique_ptr<HttpServer> http_;  // outlives those who may speak to its clients

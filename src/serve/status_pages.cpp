@@ -116,17 +116,6 @@ void add_engine(MetricsPage& page, const EngineReport& report) {
   page.gauge("process_resident_memory_bytes", "Resident memory of this process.", resident_bytes());
 }
 
-Json params_of(const SamplingParams& sampling, size_t max_tokens) {
-  return {{"n_predict", max_tokens},
-          {"max_tokens", max_tokens},
-          {"temperature", sampling.temperature},
-          {"top_k", sampling.top_k},
-          {"top_p", sampling.top_p},
-          {"min_p", sampling.min_p},
-          {"repeat_penalty", sampling.repeat_penalty},
-          {"seed", sampling.seed}};
-}
-
 // Those that a request may name, and what else it may choose of them.
 Json methods_of(const Session& session, const ServeDefaults& defaults) {
   Json methods = Json::array();
@@ -138,6 +127,17 @@ Json methods_of(const Session& session, const ServeDefaults& defaults) {
 }
 
 }  // namespace
+
+Json sampling_settings(const SamplingParams& sampling, size_t max_tokens) {
+  return {{"n_predict", max_tokens},
+          {"max_tokens", max_tokens},
+          {"temperature", sampling.temperature},
+          {"top_k", sampling.top_k},
+          {"top_p", sampling.top_p},
+          {"min_p", sampling.min_p},
+          {"repeat_penalty", sampling.repeat_penalty},
+          {"seed", sampling.seed}};
+}
 
 size_t resident_bytes() {
   size_t all = 0, resident = 0;
@@ -158,7 +158,7 @@ Json props_page(const Session& session, const ServeDefaults& defaults) {
   const auto text_of = [&](Token token) { return token == kNoToken ? std::string() : tokenizer.piece(token, true); };
   const int32_t context = session.options().context;
   Json params =
-      params_of(session.options().request.sampling, static_cast<size_t>(defaults.max_tokens.value_or(context)));
+      sampling_settings(session.options().request.sampling, static_cast<size_t>(defaults.max_tokens.value_or(context)));
   params["seed"] = defaults.seed ? Json(*defaults.seed) : Json();
   return {{"default_generation_settings", {{"n_ctx", context}, {"params", std::move(params)}}},
           {"total_slots", defaults.slots},
@@ -185,7 +185,7 @@ Json slots_page(const EngineReport& report, const Session& session, const ServeD
          {"n_ctx", session.options().context},
          {"speculative", slot.source != "none"},
          {"is_processing", true},
-         {"params", params_of(slot.sampling, slot.max_tokens)},
+         {"params", sampling_settings(slot.sampling, slot.max_tokens)},
          {"next_token", Json::array({next})},
          {"sluice", {{"method", slot.method}, {"source", slot.source}, {"prompt_tokens", slot.prompt_tokens}}}});
   }

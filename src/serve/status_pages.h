@@ -17,6 +17,9 @@ std::string metrics_page(const EngineReport& report, const std::string& model);
 // Memory of this process that is resident.
 size_t resident_bytes();
 
+// How an answer is drawn and how long it may be, in llama-server's words.
+nlohmann::ordered_json sampling_settings(const SamplingParams& sampling, size_t max_tokens);
+
 // As llama-server has them, as far as they mean something here: what a request gets that does not say, the template;
 // requests that run, and slots that are free for such with a full context.
 nlohmann::ordered_json props_page(const Session& session, const ServeDefaults& defaults);

@@ -71,7 +71,7 @@ void Teller::Choice::name_calls(AssistantDelta& more) {
 }
 
 AnswerForm::Ending Teller::Choice::ending() const {
-  return {.finish = end->finish, .calls = !call_ids.empty(), .stop = end->stop, .arrived = arrived};
+  return {.finish = end->finish, .calls = !call_ids.empty(), .stop = end->stop, .arrived = arrived, .tokens = said};
 }
 
 void Teller::take(const AnswerNews& news) {
@@ -93,11 +93,15 @@ void Teller::send(Choice& choice, const AnswerNews& news) {
   std::string events;
   for (int32_t i = 0; !begun_ && i < way_.choices; ++i) events += form_->begin(i);
   begun_ = true;
-  const AssistantDelta more = choice.read(news);
+  AssistantDelta more = choice.read(news);
   add(choice.arrived, news.arrived);
+  choice.said.insert(choice.said.end(), news.said.begin(), news.said.end());
   if (says_something(more) || !news.logprobs.empty())
-    events += form_->piece(news.choice, more, way_.logprobs ? choice.form.next(news.tokens, news.logprobs) : Json(),
-                           std::exchange(choice.arrived, {}));
+    events +=
+        form_->piece(news.choice, {.more = std::move(more),
+                                   .logprobs = way_.logprobs ? choice.form.next(news.tokens, news.logprobs) : Json(),
+                                   .tokens = std::exchange(choice.said, {}),
+                                   .arrived = std::exchange(choice.arrived, {})});
   if (choice.end) events += form_->end(news.choice, choice.ending());
   over_ = all_have_ended();
   if (over_) events += form_->last(usage());
@@ -109,6 +113,7 @@ void Teller::collect(Choice& choice, const AnswerNews& news) {
   choice.message.content += news.text;
   choice.tokens.insert(choice.tokens.end(), news.tokens.begin(), news.tokens.end());
   choice.logprobs.insert(choice.logprobs.end(), news.logprobs.begin(), news.logprobs.end());
+  choice.said.insert(choice.said.end(), news.said.begin(), news.said.end());
   over_ = all_have_ended();
   if (!over_) return;
   std::vector<AnswerForm::Choice> whole;
@@ -186,6 +191,7 @@ std::vector<AnswerNews> LateTeller::waiting() {
     before->tokens.insert(before->tokens.end(), news.tokens.begin(), news.tokens.end());
     std::ranges::move(news.logprobs, std::back_inserter(before->logprobs));
     add(before->arrived, news.arrived);
+    before->said.insert(before->said.end(), news.said.begin(), news.said.end());
     before->end = std::move(news.end);
   }
   return merged;

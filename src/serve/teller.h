@@ -43,7 +43,8 @@ class Teller {
     std::optional<AnswerStream> reader;
     std::vector<std::string> call_ids;  // ours, where the family gives none
     std::optional<AnswerEnd> end;
-    Arrival arrived;  // of which no piece has told
+    Arrival arrived;          // of which no piece has told
+    std::vector<Token> said;  // likewise
 
     AssistantDelta read(const AnswerNews& news);
     void name_calls(AssistantDelta& more);

@@ -61,7 +61,7 @@ const Helped kHelped[] = {
     {"run", {"--system", "--method", "--temp", "--stats", "--json", "--trace"}, {}},
     {"chat", {"--system", "--method", "--temp", "--stats"}, {}},
     {"serve",
-     {"--host", "--port", "--api-key", "--api-key-file", "--concurrency", "--method", "--temp", "--demo"},
+     {"--host", "--port", "--alias", "--api-key", "--api-key-file", "--concurrency", "--method", "--temp", "--demo"},
      {{"Limits", {"--queue", "--connections", "--drain", "--idle-timeout", "--one-process"}}}},
     {"bench",
      {"--data", "--tasks", "--methods", "--temps", "--limit", "--json", "--overwrite"},

@@ -44,9 +44,7 @@ Pieces streamed(const std::string& address, const char* path, json body) {
     if (!event["usage"].is_null()) all.usage = event["usage"];
     for (const json& choice : event["choices"]) {
       json& one = all.choices.try_emplace(choice["index"].get<int>(), json::object()).first->second;
-      const std::string more =
-          choice.contains("text") ? choice["text"].get<std::string>() : choice["delta"].value("content", "");
-      one["text"] = one.value("text", "") + more;
+      one["text"] = one.value("text", "") + text_of_piece(choice);
       if (!choice["logprobs"].is_null()) append(one["logprobs"], choice["logprobs"]);
       if (!choice["finish_reason"].is_null()) one["finish_reason"] = choice["finish_reason"];
     }

@@ -196,7 +196,7 @@ TEST(ServeFormat, SeveralAnswersAndStreamsAreOfIt) {
   const HttpAnswer streamed = post(server->address(), kChat, chat({{"regex", "[a-c]{4}"}, {"stream", true}}));
   std::string text;
   for (const json& event : events_of(streamed.body))
-    if (event.is_object()) text += event["choices"][0]["delta"].value("content", "");
+    if (event.is_object()) text += text_of_piece(event["choices"][0]);
   EXPECT_EQ(text.size(), 4u) << streamed.body;
 }
 

@@ -39,7 +39,7 @@ Streamed streamed(const std::string& address, json body) {
     ids.insert(event["id"].get<std::string>());
     if (!event["usage"].is_null()) all.usage = event["usage"];
     for (const json& choice : event["choices"]) {
-      all.text += choice.contains("text") ? choice["text"].get<std::string>() : choice["delta"].value("content", "");
+      all.text += text_of_piece(choice);
       if (!choice["finish_reason"].is_null()) all.finish = choice["finish_reason"].get<std::string>();
     }
   }

@@ -118,4 +118,9 @@ std::string text_of_answer(const json& answer) {
   return choice.contains("text") ? choice["text"] : choice.at("message").at("content");
 }
 
+std::string text_of_piece(const json& choice) {
+  const json more = choice.contains("text") ? choice["text"] : choice.at("delta").value("content", json());
+  return more.is_null() ? "" : more.get<std::string>();
+}
+
 }  // namespace sluice::test

@@ -36,6 +36,8 @@ Expected expected_of(const nlohmann::json& body);
 
 // Of one choice: text or message.
 std::string text_of_answer(const nlohmann::json& answer);
+// What a choice of a stream's event adds to its text.
+std::string text_of_piece(const nlohmann::json& choice);
 
 // Whether it becomes so in reasonable time.
 template <class Condition>

@@ -66,6 +66,7 @@ class ServeTools : public testing::Test {
       const json& one = event["choices"][0];
       if (!one["finish_reason"].is_null()) choice["finish_reason"] = one["finish_reason"];
       for (const auto& [name, more] : one["delta"].items()) {
+        if (more.is_null()) continue;
         if (name == "content" || name == "reasoning_content")
           message[name] = message.value(name, "") + more.get<std::string>();
         else if (name == "role")
