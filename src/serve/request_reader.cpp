@@ -246,7 +246,9 @@ ApiResult<Asked> read_native(const Session& session, const ServeDefaults& defaul
 }
 
 ApiStatus read_infill_parameter(const std::string& name, const json& value, Asked& asked) {
-  return is_infill_input(name) ? ApiStatus() : read_native_parameter(name, value, asked);
+  constexpr std::string_view kOfEditors[] = {"samplers", "t_max_predict_ms"};  // which they send with each request
+  if (is_infill_input(name) || std::ranges::count(kOfEditors, name) > 0) return {};
+  return read_native_parameter(name, value, asked);
 }
 
 }  // namespace

@@ -334,6 +334,8 @@ TEST(ServeNative, AGapIsFilledInTheWayOfTheVocabulary) {
   const auto server = serve({}, session);
   json body = {{"input_prefix", "before "}, {"input_suffix", " after"}, {"n_predict", 4}};
   EXPECT_EQ(answer_to(*server, body, kInfill)["prompt"], "@filename\n{before | after}");
+  body["samplers"] = {"top_k", "top_p", "infill"};  // as editors send them
+  body["t_max_predict_ms"] = 500;
   body["prompt"] = "half";
   body["input_extra"] = {{{"filename", "a.h"}, {"text", "int a;\n"}}};
   const json answer = answer_to(*server, body, kInfill);
