@@ -4,12 +4,12 @@
 //   sluice_alternate [-m FILE] --prompts FILE --concurrency N [--methods ar,specpipe,surge] [--tokens N]
 //                    [--seconds SECONDS] [--others PART] [--first K] [--threads N]
 //
-// FILE has a message a line; N of them at a time are in flight, on an engine of each method that goes on from group to
-// group, as a server's does: so what it learns of passes, and where its weights and cells lie in memory, which changes
-// its speed by some per cent, is the same for all of them. Measured is from when all have their first token until one
-// has its last. A group is void and comes again where other processes took more than --others of the processors' time
-// in one of its turns. Prints one JSON object: of each method the tokens and the seconds, what entered as guesses, the
-// batches, the coordinator's CPU seconds, and how many groups were void.
+// FILE has a message a line; N of them at a time are in flight, on one engine that goes on from group to group and from
+// method to method, as a server's does: so what it learns of passes, and where its weights and cells lie in memory,
+// which changes its speed by some per cent, is the same for all of them. Measured is from when all have their first
+// token until one has its last. A group is void and comes again where other processes took more than --others of the
+// processors' time in one of its turns. Prints one JSON object: of each method the tokens and the seconds, what entered
+// as guesses, the batches, the coordinator's CPU seconds, and how many groups were void.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -81,7 +81,7 @@ class Others {
 // Conversations at a time by one method.
 class Talks {
  public:
-  Talks(std::string method, std::unique_ptr<Engine> engine) : method_(std::move(method)), engine_(std::move(engine)) {}
+  Talks(std::string method, Engine& engine) : method_(std::move(method)), engine_(&engine) {}
 
   Status begin(const Session& session, std::span<const std::string> messages) {
     sums_ = {.batches = -engine_->batches(), .coordinator_seconds = -engine_->coordinator_seconds()};
@@ -134,7 +134,7 @@ class Talks {
   }
 
   std::string method_;
-  std::unique_ptr<Engine> engine_;
+  Engine* engine_;
   std::vector<RequestId> requests_;
   Sums sums_;
   bool ended_ = false;  // one of them has
@@ -174,11 +174,9 @@ Result<nlohmann::json> run(const Options& options) {
   if (messages.size() < n) return input_error(options.prompts + " has fewer lines than --concurrency says");
 
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGiven, options.methods));
+  SLUICE_TRY(const auto engine, session.make_engine(options.methods.back(), options.concurrency));
   std::vector<Talks> talks;
-  for (const std::string& method : options.methods) {
-    SLUICE_TRY(auto engine, session.make_engine(method, options.concurrency));
-    talks.emplace_back(method, std::move(engine));
-  }
+  for (const std::string& method : options.methods) talks.emplace_back(method, *engine);
   std::vector<Sums> sums(talks.size());
   const auto too_little = [&](const Sums& each) { return each.seconds < options.seconds; };
   int32_t n_void = 0;
