@@ -123,6 +123,12 @@ void add_server_options(CLI::App& command, ServeCommand& options) {
   command.add_option("--queue", server.queue, "Requests that may wait beside those")
       ->capture_default_str()
       ->check(whole_number(1, 1024));
+  command
+      .add_option("--longest-gap", options.session.longest_gap,
+                  "Seconds from token to token that others' prompts may make of an answer's, as far as passes can be "
+                  "foretold: prompts enter in such pieces (0: 256 rows at a time, over several stages 64)")
+      ->capture_default_str()
+      ->check(number(0, 3600));
   command.add_option("--connections", server.http.connections, "Connections at a time")
       ->capture_default_str()
       ->check(whole_number(1, 100'000));

@@ -33,4 +33,28 @@ size_t prompt_chunk(size_t rows, size_t stages, const PassTimes& times, size_t u
   return best;
 }
 
+namespace {
+
+// The same, but fewer rows cost less, as the next ones cost more.
+double narrow_pass(const PassTimes& times, size_t rows) {
+  const auto narrowest = static_cast<size_t>(times.narrowest());
+  if (rows >= narrowest) return pass(times, rows);
+  const double there = pass(times, narrowest);
+  return there -
+         (pass(times, 2 * narrowest) - there) * static_cast<double>(narrowest - rows) / static_cast<double>(narrowest);
+}
+
+}  // namespace
+
+size_t prompt_rows_within(double seconds, size_t beside, size_t stages, const PassTimes& times, size_t most) {
+  const auto widest = static_cast<size_t>(times.widest());
+  if (widest == 0) return std::min(policy::kPromptQuantum, most);
+  const size_t passes = stages == 1 ? 1 : stages + 1;  // a row waits until the first stage is free
+  const auto takes = [&](size_t rows) { return static_cast<double>(passes) * narrow_pass(times, beside + rows); };
+  const size_t tried = std::max<size_t>(policy::kWiderChunk * widest, beside + policy::kPromptQuantum) - beside;
+  size_t rows = std::clamp<size_t>(tried, 1, most);
+  while (rows > 1 && takes(rows) > seconds) rows -= std::clamp<size_t>(rows / 8, 1, policy::kPromptQuantum);
+  return rows;
+}
+
 }  // namespace sluice

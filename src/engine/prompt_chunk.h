@@ -15,4 +15,8 @@ namespace sluice {
 // half of it; never more than `most`, nor far more than was seen.
 size_t prompt_chunk(size_t rows, size_t stages, const PassTimes& times, size_t usual, size_t most);
 
+// As many rows of prompts, from 1 to `most`, as may be in every batch beside `beside` other rows so that a row comes
+// in and through all stages within so many seconds. As long as `times` know nothing it is few.
+size_t prompt_rows_within(double seconds, size_t beside, size_t stages, const PassTimes& times, size_t most);
+
 }  // namespace sluice

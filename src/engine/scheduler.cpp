@@ -66,19 +66,22 @@ size_t Scheduler::budget(const Room& room) const {
   return std::min(static_cast<size_t>(options_.row_budget), room.free_cells);
 }
 
-// How many rows of prompts enter the target together. Beside who answers no more than usual: he waits for them.
+// How many rows of prompts enter the target together. Beside who answers no more than usual, or than he may wait for.
 size_t Scheduler::prompt_rows_at_once(std::span<Request* const> requests, const Room& target) const {
   const auto usual = static_cast<size_t>(options_.prompt_chunk);
   size_t left = 0, rows = 0;  // rows: of all prompts of which some is left, so that the chunk stays the same
-  bool somebody_answers = false;
+  size_t who_answer = 0;
   for (const Request* request : requests) {
     const size_t of_prompt = request->prompt_rows_left(kTarget);
-    somebody_answers = somebody_answers || of_prompt == 0;
+    if (of_prompt == 0) ++who_answer;
     left += of_prompt;
     if (of_prompt > 0) rows += request->tokens.size() - static_cast<size_t>(request->stats.reused_tokens);
   }
+  if (left > 0 && who_answer > 0 && options_.longest_gap > 0)
+    return std::min(left, prompt_rows_within(options_.longest_gap, who_answer, target.stages, *target.prompt_times,
+                                             static_cast<size_t>(options_.row_budget)));
   if (left == 0 || options_.longest_chunk == 0 || target.stages == 1) return std::min(left, usual);
-  const auto most = static_cast<size_t>(somebody_answers ? options_.prompt_chunk : options_.longest_chunk);
+  const auto most = static_cast<size_t>(who_answer > 0 ? options_.prompt_chunk : options_.longest_chunk);
   return std::min(left, prompt_chunk(rows, target.stages, *target.prompt_times, usual, most));
 }
 

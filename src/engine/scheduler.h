@@ -32,6 +32,9 @@ class Scheduler {
     int32_t prompt_chunk = policy::kPromptChunk;  // of them at most so many prompt rows
     // Over several stages as many as have them through soonest, while nobody answers up to so many; 0: as above.
     int32_t longest_chunk = 0;
+    // While somebody answers only as many as leave him so many seconds from token to token by plain decoding, as far as
+    // can be foretold, and then up to `row_budget`; 0: as above.
+    double longest_gap = 0;
   };
   explicit Scheduler(Options options) : options_(options) {}
 

@@ -77,11 +77,13 @@ struct SessionOptions {
   int32_t context = 0;  // 0: the model's, at most policy::kDefaultContext
   KvType kv = KvType::kF16;
   Activations activations = Activations::kF32;  // between stages
-  int32_t threads = 0;                          // a stage; 0: the machine's cores shared by the stages
-  std::string chat_template_file;               // in place of the template in the model; empty: that one
-  bool raw = false;                             // prompts are plain text, no messages
-  bool reads_answers = false;  // for calls of tools, reasoning and forms: Session::answers(), grammars()
-  bool trace = false;          // engines record all that happens
+  // Seconds from token to token that prompts of others may make of an answer by plain decoding; 0: as it comes.
+  double longest_gap = 0;
+  int32_t threads = 0;             // a stage; 0: the machine's cores shared by the stages
+  std::string chat_template_file;  // in place of the template in the model; empty: that one
+  bool raw = false;                // prompts are plain text, no messages
+  bool reads_answers = false;      // for calls of tools, reasoning and forms: Session::answers(), grammars()
+  bool trace = false;              // engines record all that happens
   OnDownload on_download = [](const std::string&, uint64_t, uint64_t) { return true; };  // of named models
 
   // A line for the user when a host is lost, and when others have its stages. Of any thread.

@@ -281,6 +281,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
   engine.trace = options_.trace;
   engine.scheduler.prompt_chunk = options_.stages == 1 ? policy::kPromptRowsAlone : policy::kPromptRowsPiped;
   engine.scheduler.longest_chunk = policy::kPromptRowsAlone;
+  engine.scheduler.longest_gap = options_.longest_gap;
   Parts parts{.options = options_,
               .model = model_.get(),
               .tokenizer = tokenizer_.get(),

@@ -62,7 +62,7 @@ const Helped kHelped[] = {
     {"chat", {"--system", "--method", "--temp", "--stats"}, {}},
     {"serve",
      {"--host", "--port", "--alias", "--api-key", "--api-key-file", "--concurrency", "--method", "--temp", "--demo"},
-     {{"Limits", {"--queue", "--connections", "--drain", "--idle-timeout", "--one-process"}}}},
+     {{"Limits", {"--queue", "--connections", "--drain", "--idle-timeout", "--longest-gap", "--one-process"}}}},
     {"bench",
      {"--data", "--tasks", "--methods", "--temps", "--limit", "--json", "--overwrite"},
      {{"Conversations and load", {"--turns", "--concurrency", "--arrivals", "--arrivals-seed", "--also"}}}}};

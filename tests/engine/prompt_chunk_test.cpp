@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "engine/policy.h"
@@ -137,6 +138,61 @@ TEST(PromptChunk, PromptsBesideAnswersFillThePipelineAndHoldNobodyUp) {
   EXPECT_LT(took, 1.3 * (3000 / 64.0 + 5) * (kOnce + 64 * kRow));
   const double tokens = static_cast<double>(engine->request(talks).n_answer() - before);
   EXPECT_LT(took / tokens, 1.1 * 6 * (kOnce + 65 * kRow)) << "a token waits for no more than six usual batches";
+}
+
+TEST(PromptChunk, IsTheLargestThatAGapLeavesRoomFor) {
+  const Pass pass{0.004, 0.001};
+  const PassTimes times = seen(pass, {1, 4, 8, 16, 32, 64, 128, 256});
+  for (const size_t stages : {1, 3})
+    for (const size_t beside : {1, 8})
+      for (const double gap : {0.03, 0.1, 0.3, 3.0}) {
+        const size_t rows = prompt_rows_within(gap, beside, stages, times, 256);
+        const auto seconds = [&](size_t more) {
+          return static_cast<double>(stages == 1 ? 1 : stages + 1) * pass(static_cast<int32_t>(beside + more));
+        };
+        EXPECT_TRUE(rows == 1 || seconds(rows) <= 1.02 * gap) << beside << " beside, " << stages << " stages";
+        if (rows < 256) {
+          EXPECT_GT(seconds(rows + policy::kPromptQuantum), gap);
+        }
+      }
+  EXPECT_EQ(prompt_rows_within(1e-6, 1, 1, times, 256), 1u) << "a prompt gets on whatever it costs";
+  EXPECT_EQ(prompt_rows_within(1.0, 1, 1, {}, 256), policy::kPromptQuantum) << "as long as nothing is known";
+  EXPECT_EQ(prompt_rows_within(1.0, 1, 1, {}, 5), 5u);
+  EXPECT_EQ(prompt_rows_within(1e9, 1, 1, seen(pass, {1}), 256), policy::kPromptQuantum) << "step by step";
+}
+
+TEST(PromptChunk, NoGapIsLongerThanItMayBe) {
+  const std::string linear = R"({"layer": {"points": [[1, 0.005], [257, 0.261]]}})";  // six layers: 0.03 s a token
+  for (const int stages : {1, 3}) {
+    double before = 0.0;  // seconds that the prompt takes with the bound before
+    for (const double gap : {0.3, 0.15, 0.075}) {
+      const auto engine = make_engine(six_layers(), {.stages = stages,
+                                                     .lazy = true,
+                                                     .profile = linear,
+                                                     .context = 4096,
+                                                     .n_cells = 3 * 4096,
+                                                     .scheduler = {.longest_chunk = 256, .longest_gap = gap}});
+      const RequestId talks =
+          submit(*engine, {.prompt = {97, 98, 99}, .max_tokens = 1000, .method = "ar", .ignore_end = true});
+      while (engine->request(talks).n_answer() < 4) ASSERT_TRUE(engine->step());
+      const RequestId asks =
+          submit(*engine, {.prompt = std::vector<Token>(600, 97), .max_tokens = 1, .method = "ar", .ignore_end = true});
+      double last = engine->now(), longest = 0.0;
+      for (size_t n = engine->request(talks).n_answer(); engine->request(asks).n_answer() == 0;) {
+        ASSERT_TRUE(engine->step());
+        const size_t now = engine->request(talks).n_answer();
+        if (std::exchange(n, now) == now) continue;
+        longest = std::max(longest, engine->now() - last);
+        last = engine->now();
+      }
+      EXPECT_LE(longest, 1.1 * gap) << stages << " stages";
+      EXPECT_GE(longest, 0.6 * gap) << "what it may take is used";
+      const RequestStats& stats = engine->request(asks).stats;
+      const double took = stats.first_token - stats.submitted;
+      EXPECT_GT(took, before) << "the price is the prompt's";
+      before = took;
+    }
+  }
 }
 
 }  // namespace
