@@ -2,19 +2,23 @@
 // slower or faster favours none: what bench/concurrency measures with.
 //
 //   sluice_alternate [-m FILE] --prompts FILE --concurrency N [--methods ar,specpipe,surge] [--tokens N]
-//                    [--seconds SECONDS] [--others PART] [--first K] [--threads N]
+//                    [--seconds SECONDS] [--others PART] [--change PART] [--first K] [--threads N]
 //
 // FILE has a message a line; N of them at a time are in flight, on one engine that goes on from group to group and from
 // method to method, as a server's does: so what it learns of passes, and where its weights and cells lie in memory,
 // which changes its speed by some per cent, is the same for all of them. Measured is from when all have their first
-// token until one has its last. A group is void and comes again where other processes took more than --others of the
-// processors' time in one of its turns. Prints one JSON object: of each method the tokens and the seconds, what entered
-// as guesses, the batches, the coordinator's CPU seconds, and how many groups were void.
+// token until one has its last; the first group of conversations only warms the engine up, and the others come in
+// pairs, there and back. In each group the first method has a turn before the others and one after them. A group is
+// void and comes again where other processes took more than --others of the processors' time in one of its turns, or
+// these two differ by more than --change (some machines have two speeds, for ten seconds each). Prints one JSON object:
+// of each method the tokens and the seconds, what entered as guesses and came true, the batches, the coordinator's CPU
+// seconds, and how many groups were void.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -34,17 +38,21 @@ using namespace sluice;
 using Clock = std::chrono::steady_clock;
 
 constexpr int32_t kMostVoid = 100;  // groups that others disturb
+constexpr double kShortTurn = 1.0;  // seconds, of turns that differ by more than the machine's speed does
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // What a method has done.
 struct Sums {
-  int64_t tokens = 0, guesses = 0, batches = 0;
+  int64_t tokens = 0, guesses = 0, right = 0, batches = 0;  // right: guesses that came true
   double seconds = 0, coordinator_seconds = 0;
+
+  double speed() const { return static_cast<double>(tokens) / seconds; }
 
   Sums& operator+=(const Sums& more) {
     tokens += more.tokens;
     guesses += more.guesses;
+    right += more.right;
     batches += more.batches;
     seconds += more.seconds;
     coordinator_seconds += more.coordinator_seconds;
@@ -57,9 +65,10 @@ class Others {
  public:
   Others() : start_(Clock::now()), busy_(busy()), own_(own()) {}
 
-  // Since this was made, of the time of all processors.
+  // Since this was made, of the time of all processors; what the kernel's ticks round is not counted.
   double part() const {
-    const double others = (busy() - busy_) - (own() - own_);
+    const double round = 2.0 / static_cast<double>(sysconf(_SC_CLK_TCK));
+    const double others = (busy() - busy_) - (own() - own_) - round;
     return others / (seconds_since(start_) * std::thread::hardware_concurrency());
   }
 
@@ -112,6 +121,7 @@ class Talks {
   Result<Sums> end() {
     for (const RequestId request : requests_) {
       sums_.guesses += engine_->request(request).stats.drafted;
+      sums_.right += engine_->request(request).stats.accepted;
       engine_->cancel(request);
     }
     sums_.batches += engine_->batches();
@@ -145,25 +155,35 @@ struct Options {
   std::string prompts;
   std::vector<std::string> methods = {"ar", "specpipe", "surge"};
   int32_t concurrency = 1;
-  size_t first = 0;    // of the methods, which begins
+  size_t first = 0;    // of the methods beside the first, which begins
   double seconds = 2;  // of each method at least
   double others = 1;   // may take so much of the processors' time
+  double change = 1;   // of the first method's speed, a log, that is still the machine as it was
 };
 
-// The same conversations by one method after another. Gives what others took meanwhile.
-Result<double> hold(const Options& options, const Session& session, std::span<const std::string> messages, size_t group,
-                    std::vector<Talks>& talks, std::vector<Sums>& sums) {
-  double others = 0;
-  const size_t n = talks.size();
-  for (size_t turn = 0; turn < n; ++turn) {
-    const size_t method = ((group % 2 == 0 ? turn : n - 1 - turn) + options.first + group / 2) % n;
+// The same conversations by one method after another, between two turns of the first. Gives whether the machine was
+// left alone meanwhile, and its speed stayed the same.
+Result<bool> hold(const Options& options, const Session& session, std::span<const std::string> messages, size_t group,
+                  std::vector<Talks>& talks, std::vector<Sums>& sums) {
+  bool alone = true;
+  const auto turn = [&](size_t method) -> Result<Sums> {
     SLUICE_TRY_STATUS(talks[method].begin(session, messages));
     const Others around;
     SLUICE_TRY_STATUS(talks[method].go_on());
-    others = std::max(others, around.part());
-    SLUICE_TRY(sums[method], talks[method].end());
+    alone = alone && around.part() <= options.others;
+    return talks[method].end();
+  };
+  const size_t n = talks.size() - 1;  // methods beside the first
+  SLUICE_TRY(const Sums before, turn(0));
+  for (size_t i = 0; i < n; ++i) {
+    const size_t method = 1 + ((group % 2 == 0 ? i : n - 1 - i) + options.first + group / 2) % n;
+    SLUICE_TRY(sums[method], turn(method));
   }
-  return others;
+  SLUICE_TRY(const Sums after, turn(0));
+  sums[0] += before;
+  sums[0] += after;
+  const double change = std::abs(std::log(before.speed() / after.speed()));
+  return alone && (std::min(before.seconds, after.seconds) < kShortTurn || change <= options.change);
 }
 
 Result<nlohmann::json> run(const Options& options) {
@@ -180,23 +200,23 @@ Result<nlohmann::json> run(const Options& options) {
   std::vector<Sums> sums(talks.size());
   const auto too_little = [&](const Sums& each) { return each.seconds < options.seconds; };
   int32_t n_void = 0;
-  for (size_t group = 0; std::ranges::any_of(sums, too_little); ++group) {
+  int32_t counted = -1;  // groups: of the first pages come, and is learnt what passes take
+  for (size_t group = 0; counted % 2 != 0 || std::ranges::any_of(sums, too_little); ++group) {
     std::vector<Sums> more(sums.size());
     const size_t begin = group * n % (messages.size() - n + 1);
-    SLUICE_TRY(const double others, hold(options, session, std::span(messages).subspan(begin, n), group, talks, more));
-    if (others > options.others) {
-      if (++n_void > kMostVoid) return input_error("others never leave this machine alone");
+    SLUICE_TRY(const bool good, hold(options, session, std::span(messages).subspan(begin, n), group, talks, more));
+    if (!good) {
+      if (++n_void > kMostVoid) return input_error("others never leave this machine alone, or its speed never stays");
       continue;
     }
+    if (++counted == 0) continue;
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += more[i];
   }
   nlohmann::json out = {{"void", n_void}};
   for (size_t i = 0; i < sums.size(); ++i)
-    out["methods"][options.methods[i]] = {{"tokens", sums[i].tokens},
-                                          {"seconds", sums[i].seconds},
-                                          {"guesses", sums[i].guesses},
-                                          {"batches", sums[i].batches},
-                                          {"coordinator_seconds", sums[i].coordinator_seconds}};
+    out["methods"][options.methods[i]] = {
+        {"tokens", sums[i].tokens}, {"seconds", sums[i].seconds}, {"guesses", sums[i].guesses},
+        {"right", sums[i].right},   {"batches", sums[i].batches}, {"coordinator_seconds", sums[i].coordinator_seconds}};
   return out;
 }
 
@@ -214,10 +234,11 @@ int main(int argc, char** argv) {
   app.add_option("--prompts", options.prompts, "a message a line")->required();
   app.add_option("--methods", options.methods, "of these")->delimiter(',')->capture_default_str();
   app.add_option("--concurrency", options.concurrency, "conversations at a time")->capture_default_str();
-  app.add_option("--first", options.first, "which method begins")->capture_default_str();
+  app.add_option("--first", options.first, "which of the methods beside the first begins")->capture_default_str();
   app.add_option("--seconds", options.seconds, "of each method at least")->capture_default_str();
   app.add_option("--others", options.others, "part of the processors' time that others may take")
       ->capture_default_str();
+  app.add_option("--change", options.change, "by which the first method's two turns may differ")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const auto out = run(options);
   if (!out) return std::fprintf(stderr, "%s\n", out.error().message.c_str()), 2;

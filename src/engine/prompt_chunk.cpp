@@ -14,6 +14,15 @@ double pass(const PassTimes& times, size_t rows) {
   return rows == 0 ? 0.0 : times.seconds(std::max(static_cast<int32_t>(rows), times.narrowest()));
 }
 
+// The same, but fewer rows cost less, as the next ones cost more.
+double narrow_pass(const PassTimes& times, size_t rows) {
+  const auto narrowest = static_cast<size_t>(times.narrowest());
+  if (rows >= narrowest) return pass(times, rows);
+  const double there = pass(times, narrowest);
+  return there -
+         (pass(times, 2 * narrowest) - there) * static_cast<double>(narrowest - rows) / static_cast<double>(narrowest);
+}
+
 }  // namespace
 
 size_t prompt_chunk(size_t rows, size_t stages, const PassTimes& times, size_t usual, size_t most) {
@@ -32,19 +41,6 @@ size_t prompt_chunk(size_t rows, size_t stages, const PassTimes& times, size_t u
   }
   return best;
 }
-
-namespace {
-
-// The same, but fewer rows cost less, as the next ones cost more.
-double narrow_pass(const PassTimes& times, size_t rows) {
-  const auto narrowest = static_cast<size_t>(times.narrowest());
-  if (rows >= narrowest) return pass(times, rows);
-  const double there = pass(times, narrowest);
-  return there -
-         (pass(times, 2 * narrowest) - there) * static_cast<double>(narrowest - rows) / static_cast<double>(narrowest);
-}
-
-}  // namespace
 
 size_t prompt_rows_within(double seconds, size_t beside, size_t stages, const PassTimes& times, size_t most) {
   const auto widest = static_cast<size_t>(times.widest());
