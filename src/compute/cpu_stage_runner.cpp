@@ -50,7 +50,7 @@ class CpuStageRunner final : public StageRunner {
       const Part mine = thread.rows();
       if (options_.with_embedding)
         for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i)
-          embed(rows[i].token, hidden.subspan(i * d, d));
+          embed(weights_, options_, rows[i].token, hidden.subspan(i * d, d));
       thread.find_angles();
       thread.own_rows_written();
       for (int32_t i = 0; i < options_.range.count(); ++i) {
@@ -134,13 +134,6 @@ class CpuStageRunner final : public StageRunner {
   }
 
   Packer packer() { return {weights_, packed_, block_.team()}; }
-
-  void embed(Token token, std::span<float> out) const {
-    if (options_.foreign_tokens && token >= weights_.token_embedding.ne[1])
-      std::fill(out.begin(), out.end(), 0.0f);
-    else
-      copy_row_f32(weights_.token_embedding, token, out);
-  }
 
   // Each row that is read of the embedding brings its neighbours into memory, and a long prompt all of it.
   void forget_embedding(size_t n_read) {

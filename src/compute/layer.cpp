@@ -1,5 +1,6 @@
 #include "compute/layer.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace sluice {
@@ -8,6 +9,13 @@ FormatSet formats_of(std::initializer_list<const Linear*> readers) {
   FormatSet set;
   for (const Linear* reader : readers) set.add(reader->format());
   return set;
+}
+
+void embed(const StageWeights& weights, const StageOptions& options, Token token, std::span<float> out) {
+  if (options.foreign_tokens && token >= weights.token_embedding.ne[1])
+    std::fill(out.begin(), out.end(), 0.0f);
+  else
+    copy_row_f32(weights.token_embedding, token, out);
 }
 
 std::vector<float> vector_or_empty(const Tensor& tensor) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -10,6 +11,7 @@
 #include "compute/memory.h"
 #include "compute/thread_team.h"
 #include "model/model_file.h"
+#include "wire/recipe.h"
 
 namespace sluice {
 
@@ -46,6 +48,9 @@ Result<Layer> make_layer(const Packer& pack, const LayerWeights& weights, KvLaye
 
 // Of pack.weights.
 Result<Head> make_head(const Packer& pack);
+
+// The state that a token begins with: [d_model]. Zero for one that the model has not, if the options allow such.
+void embed(const StageWeights& weights, const StageOptions& options, Token token, std::span<float> out);
 
 // A vector of weights as f32, or nothing if the model has none.
 std::vector<float> vector_or_empty(const Tensor& tensor);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "compute/cpu_stage_runner.h"
+#include "compute/ggml_stage_runner.h"
 
 namespace sluice {
 namespace {
@@ -29,7 +30,8 @@ Status check_options(const ModelFile& model, const StageOptions& o) {
 
 Result<std::unique_ptr<StageRunner>> make_stage_runner(const ModelFile& model, const StageOptions& options) {
   SLUICE_TRY_STATUS(check_options(model, options));
-  return make_cpu_stage_runner(model, options);
+  if (options.device == kCpuDevice) return make_cpu_stage_runner(model, options);
+  return make_ggml_stage_runner(model, options);
 }
 
 }  // namespace sluice

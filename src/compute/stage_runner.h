@@ -19,12 +19,19 @@ enum class Exactness : uint8_t {
   // They depend on the tokens of its path alone, to the last bit: not on the other rows of the batch, the batch's
   // width, which cells hold the path, the cuts, the number of threads, or the row's Kind.
   kBitwise,
-  kGreedyChecked,  // not to the last bit; greedy answers have been compared with plain decoding's
+  // The same on one device with one number of threads, as far as was tried when it was made ready: it computes a fixed
+  // number of rows at a time.
+  kWidthLocked,
+  kGreedyChecked,  // not to the last bit: greedy answers are to be compared with plain decoding's
   kNone,
 };
-inline constexpr Choice<Exactness> kExactnesses[] = {
-    {"bitwise", Exactness::kBitwise}, {"greedy-checked", Exactness::kGreedyChecked}, {"none", Exactness::kNone}};
+inline constexpr Choice<Exactness> kExactnesses[] = {{"bitwise", Exactness::kBitwise},
+                                                     {"width-locked", Exactness::kWidthLocked},
+                                                     {"greedy-checked", Exactness::kGreedyChecked},
+                                                     {"none", Exactness::kNone}};
 inline const char* name(Exactness exactness) { return name_of(kExactnesses, exactness); }
+// Whether an answer may change its method midway, and nobody sees it.
+inline bool holds_to_the_bit(Exactness exactness) { return exactness <= Exactness::kWidthLocked; }
 
 // Thread safety: none; each runner belongs to one worker.
 class StageRunner {
@@ -59,8 +66,8 @@ class StageRunner {
   virtual Spread spread() = 0;
 };
 
-// On the best device at hand: the CPU. Errors (kInput): options that do not fit the model, a
-// weight of a type that has no product.
+// On options.device. Errors (kInput): options that do not fit the model, a weight of a type that has no product, no
+// such device; or as GgmlLayers::create().
 Result<std::unique_ptr<StageRunner>> make_stage_runner(const ModelFile& model, const StageOptions& options);
 
 }  // namespace sluice

@@ -18,6 +18,9 @@ enum class KvType : uint8_t { kF16, kF32 };
 // another one; which, the cuts say.
 enum class Activations : uint8_t { kF32, kF16 };
 
+// This machine's processors, by kernels of our own. Others are ggml's ("ggml:cuda0"): compute/ggml_device.h.
+inline constexpr const char* kCpuDevice = "cpu";
+
 // Layers of a model on one device.
 struct StageOptions {
   LayerRange range;
@@ -34,6 +37,8 @@ struct StageOptions {
   // Activations::kF16: the layers after which states go to another stage, and are rounded. Of all stages, so that a
   // stage knows how they come and how they leave, and a model that one stage computes alone says what all would.
   std::vector<int32_t> rounded = {};
+  std::string device = kCpuDevice;
+  int32_t longest_path = 0;  // tokens of one text, guesses included; 0: as many as there are cells
   Activations activations() const { return rounded.empty() ? Activations::kF32 : Activations::kF16; }
   bool operator==(const StageOptions&) const = default;
 };

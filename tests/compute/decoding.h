@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <span>
@@ -54,6 +55,7 @@ class Pipeline {
     std::vector<int32_t> cuts;  // first layers of the second, third … stage
     int32_t threads = 1, n_cells = 1024, max_rows = 256;
     KvType kv = KvType::kF32;
+    std::vector<std::string> devices = {kCpuDevice};  // of the stages; the last one's also of those that follow
   };
   Pipeline(const ModelFile& model, const Options& options) : model_(model) {
     std::vector<int32_t> edges = {0};
@@ -68,10 +70,17 @@ class Pipeline {
       stage.n_cells = options.n_cells;
       stage.max_rows = options.max_rows;
       stage.threads = options.threads;
+      stage.device = options.devices[std::min(i, options.devices.size() - 1)];
       auto runner = make_stage_runner(model, stage);
       if (!runner) throw std::runtime_error(runner.error().message);
       stages_.push_back(std::move(*runner));
     }
+  }
+
+  Exactness exactness() const {
+    Exactness weakest = Exactness::kBitwise;
+    for (const auto& stage : stages_) weakest = std::max(weakest, stage->exactness());
+    return weakest;
   }
 
   void update(const std::vector<PathUpdate>& updates) { run(updates, {}, {}); }

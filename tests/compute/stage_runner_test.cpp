@@ -16,7 +16,8 @@ namespace {
 // Logits by plain decoding: one stage, one thread, one row at a time.
 class PlainDecoding {
  public:
-  PlainDecoding(const ModelFile& model, KvType kv) : pipeline_(model, {.n_cells = 256, .max_rows = 1, .kv = kv}) {}
+  PlainDecoding(const ModelFile& model, KvType kv, const std::string& device = kCpuDevice)
+      : pipeline_(model, {.n_cells = 256, .max_rows = 1, .kv = kv, .devices = {device}}) {}
 
   const std::vector<float>& after(const std::vector<Token>& path) {
     const auto known = known_.find(path);
@@ -213,17 +214,26 @@ TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
       {"Q8_0", q8_0, {.threads = 3}, 2},
       {"Q4_K", q4_k, {.cuts = {1}, .threads = 2}, 2},
       {"BF16", bf16, {.threads = 2}, 2},
+      {"f32 llama on ggml:cpu, one stage", {}, {.devices = {"ggml:cpu"}}, 1},
+      {"qwen2, f16 cells on ggml:cpu, three stages",
+       {.architecture = "qwen2"},
+       {.cuts = {1, 2}, .kv = KvType::kF16, .devices = {"ggml:cpu"}},
+       3},
+      {"qwen3 on ggml:cpu", {.architecture = "qwen3", .head_dim = 24}, {.cuts = {3}, .devices = {"ggml:cpu"}}, 2},
+      {"Q4_1 on ggml:cpu", q4_1, {.cuts = {1}, .kv = KvType::kF16, .devices = {"ggml:cpu"}}, 3},
+      {"Q4_K on ggml:cpu", q4_k, {.devices = {"ggml:cpu"}}, 2},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
     const ModelFile model = open_model(write_tiny_model(c.spec, temp_path("traffic.gguf")));
-    PlainDecoding plain(model, c.options.kv);
+    PlainDecoding plain(model, c.options.kv, c.options.devices.front());
     Pipeline::Options options = c.options;
     options.n_cells = 120;
     Pipeline pipeline(model, options);
     Traffic traffic(17, c.n_sequences, options.n_cells, model.hparams().n_vocab);
+    const bool ours = options.devices.front() == kCpuDevice;
     size_t compared = 0, different = 0;
-    for (int step = 0; step < 40; ++step) {
+    for (int step = 0; step < (ours ? 40 : 12); ++step) {  // others pay for 16 rows where there is one
       const Traffic::Step s = traffic.next();
       if (s.alive.empty()) {
         for (const PathUpdate& update : s.updates) pipeline.update({update});
@@ -233,7 +243,7 @@ TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
       for (size_t i = 0; i < s.alive.size(); ++i, ++compared) different += logits[i] != plain.after(s.paths[i]);
     }
     EXPECT_EQ(different, 0u) << "of " << compared;
-    EXPECT_GT(compared, 50u);
+    EXPECT_GT(compared, ours ? 50u : 20u);
   }
 }
 

@@ -1,0 +1,75 @@
+// The operations of compute/block.h as nodes of a ggml graph: what they leave is a tensor that has yet to be computed.
+//
+// Attention: each row sees keys and values that are gathered for it alone, in the order of its path, from index 0 on,
+// without gaps. So the order in which a kernel adds them up depends on the path alone, wherever its cells lie and
+// whatever other branches there are (docs/devices.md, "Which bits does it promise?"). It costs a copy of its path a
+// row.
+#pragma once
+
+#include <ggml.h>
+
+#include <cstdint>
+
+#include "model/model_file.h"
+
+namespace sluice {
+
+// y = x W^T + b. weight: [n_out, n_in] in the file's type; bias: [n_out] f32, or null.
+struct GgmlLinear {
+  ggml_tensor *weight = nullptr, *bias = nullptr;
+};
+
+// A layer on a device. Norms are f32; those of queries and keys may be null.
+struct GgmlLayer {
+  struct NoFormats {};  // ggml chooses how inputs of products are rounded
+  ggml_tensor *attention_norm = nullptr, *ffn_norm = nullptr, *q_norm = nullptr, *k_norm = nullptr;
+  GgmlLinear q, k, v, attention_out, gate, up, down;
+  ggml_tensor *keys = nullptr, *values = nullptr;  // [cells, kv_heads * head_dim] f16 or f32
+  NoFormats qkv_formats, ffn_formats;
+};
+
+// What a pass is given, one for all layers.
+struct GgmlInputs {
+  ggml_tensor* hidden = nullptr;     // [rows, d_model] f32
+  ggml_tensor* positions = nullptr;  // [rows] i32
+  ggml_tensor* written = nullptr;    // [rows] i64: the cells that rows' keys and values go to
+  ggml_tensor* paths = nullptr;      // [rows, n] i32, flat: the cells of each row's path in its order, then any
+  ggml_tensor* mask = nullptr;       // [rows, 1, 1, n] f16: 0 for those of the path, else minus infinity
+};
+
+class GgmlBlock {
+ public:
+  // States that grow from layer to layer: [rows, d_model].
+  using States = ggml_tensor**;
+
+  // rope_factors: [rope.n_dims / 2] f32 or null.
+  GgmlBlock(ggml_context* context, const HyperParameters& hparams, const GgmlInputs& inputs, ggml_tensor* rope_factors)
+      : context_(context), h_(hparams), inputs_(inputs), rope_factors_(rope_factors) {}
+
+  void normalise(States x, ggml_tensor* weight, GgmlLayer::NoFormats = {});
+  void project(const GgmlLayer& layer);
+  void turn_and_keep(const GgmlLayer& layer);
+  void attend(const GgmlLayer& layer);
+  void add_attended(const GgmlLayer& layer, States x);
+  void gate(const GgmlLayer& layer);
+  void add_gated(const GgmlLayer& layer, States x);
+
+  // Of the input: W x + b.
+  ggml_tensor* product(const GgmlLinear& weight) const;
+
+ private:
+  ggml_tensor* turn(ggml_tensor* heads, int32_t n, ggml_tensor* norm) const;
+  ggml_tensor* keep(ggml_tensor* cells, ggml_tensor* rows) const;
+  ggml_tensor* gather(ggml_tensor* cells) const;
+  int64_t rows() const { return inputs_.positions->ne[0]; }
+
+  ggml_context* context_;
+  const HyperParameters& h_;
+  const GgmlInputs& inputs_;
+  ggml_tensor* rope_factors_;
+  ggml_tensor* input_ = nullptr;  // of the next products: [rows, width]
+  ggml_tensor *q_ = nullptr, *k_ = nullptr, *v_ = nullptr;
+  ggml_tensor *keys_ = nullptr, *values_ = nullptr;  // the cells, written
+};
+
+}  // namespace sluice

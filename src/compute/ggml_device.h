@@ -1,0 +1,60 @@
+// Devices that ggml computes on, by name: "ggml:cpu", "ggml:cuda0", "ggml:vulkan0" … as ggml lists them, in any case.
+//
+// "ggml:cpu" is always there. ggml brings others if it was built with them, or as shared libraries (libggml-cuda.so)
+// that are loaded while the program runs: from the folder that SLUICE_GGML names, else from the program's own.
+#pragma once
+
+#include <ggml-alloc.h>
+#include <ggml-backend.h>
+#include <ggml.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace sluice {
+
+inline constexpr const char* kGgmlPrefix = "ggml:";
+
+template <auto free_it>
+struct GgmlDeleter {
+  template <class T>
+  void operator()(T* what) const {
+    free_it(what);
+  }
+};
+using GgmlBackendPtr = std::unique_ptr<ggml_backend, GgmlDeleter<ggml_backend_free>>;
+using GgmlBufferPtr = std::unique_ptr<ggml_backend_buffer, GgmlDeleter<ggml_backend_buffer_free>>;
+using GgmlContextPtr = std::unique_ptr<ggml_context, GgmlDeleter<ggml_free>>;
+using GgmlAllocatorPtr = std::unique_ptr<ggml_gallocr, GgmlDeleter<ggml_gallocr_free>>;
+
+// Those that are there, with the prefix, in lower case.
+std::vector<std::string> ggml_device_names();
+
+// One device at work for one stage. Thread safety: none.
+class GgmlDevice {
+ public:
+  // threads: of a processor. Errors: kInput, no such device, and names those that are there; kRuntime, it does not
+  // start.
+  static Result<GgmlDevice> open(const std::string& name, int32_t threads);
+
+  const std::string& name() const { return name_; }  // with the prefix
+  ggml_backend_t backend() const { return backend_.get(); }
+  bool supports(const ggml_tensor* operation) const { return ggml_backend_supports_op(backend_.get(), operation); }
+
+  // Room for a context's tensors; null if there are none. Errors (kRuntime) name the device, `what` they are, and how
+  // much memory is free.
+  Result<GgmlBufferPtr> allocate(ggml_context* tensors, const std::string& what) const;
+  tl::unexpected<Error> too_little_memory(const std::string& what) const;
+
+ private:
+  GgmlDevice(std::string name, GgmlBackendPtr backend) : name_(std::move(name)), backend_(std::move(backend)) {}
+
+  std::string name_;
+  GgmlBackendPtr backend_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,180 @@
+// Stages on a device of ggml's, its CPU: what our own kernels say, as far as ggml rounds alike; and what it refuses.
+#include "compute/ggml_stage_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "compute/decoding.h"
+#include "compute/ggml_device.h"
+#include "compute/ggml_layers.h"
+#include "compute/logits.h"
+#include "support/tiny_model.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr const char* kDevice = "ggml:cpu";
+
+double largest(const Logits& logits) {
+  double most = 0.0;
+  for (const auto& row : logits)
+    for (const float x : row) most = std::max(most, std::fabs(static_cast<double>(x)));
+  return most;
+}
+
+double largest_difference_of(const Logits& a, const Logits& b) {
+  double most = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) most = std::max(most, largest_difference(a[i], b[i]));
+  return most;
+}
+
+TEST(GgmlStageRunner, UnquantisedModelsOfEveryFamilyAgreeWithOurKernels) {
+  std::vector<TinyModelSpec> specs;
+  for (const char* architecture : {"llama", "qwen2", "qwen3"})
+    for (const char* scaling : {"none", "linear", "yarn"})
+      specs.push_back({.architecture = architecture,
+                       .head_dim = std::string(architecture) == "qwen3" ? 24 : 16,
+                       .rope_scaling = scaling});
+  specs.push_back({.tied = true, .rope_scaling = "factors"});
+  specs.push_back({.attention_bias = true});
+  specs.push_back({.n_heads = 2, .n_kv_heads = 1, .head_dim = 32});
+  for (const TinyModelSpec& spec : specs) {
+    const ModelFile model = open_model(write_tiny_model(spec, temp_path("family.gguf")));
+    const std::vector<Token> tokens = Dice(3).tokens(40, model.hparams().n_vocab);
+    Pipeline ours(model, {}), theirs(model, {.cuts = {1, 3}, .devices = {kDevice}});
+    const Logits expected = text_logits(ours, tokens, 32);
+    EXPECT_LT(largest_difference_of(text_logits(theirs, tokens, 32), expected), 1e-4 * largest(expected))
+        << spec.architecture << ", rope scaling " << spec.rope_scaling;
+  }
+}
+
+TEST(GgmlStageRunner, QuantisedModelsAreAboutAsOurKernelsHaveThem) {
+  TinyModelSpec spec{.n_layers = 2, .d_model = 256, .n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .d_ff = 512};
+  spec.output_scale = 2.5f;
+  for (const ggml_type type :
+       {GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q4_1, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_MXFP4}) {
+    spec.type = type;
+    const ModelFile model = open_model(write_tiny_model(spec, temp_path("quantised.gguf")));
+    const std::vector<Token> tokens = Dice(7).tokens(32, model.hparams().n_vocab);
+    Pipeline ours(model, {}), theirs(model, {.devices = {kDevice}});
+    EXPECT_LT(mean_kl(text_logits(ours, tokens, 64), text_logits(theirs, tokens, 64)), 1e-3) << ggml_type_name(type);
+  }
+}
+
+// Attention goes over 256 cells for the first 256 positions, over 512 from there on.
+TEST(GgmlStageRunner, LongPromptsInChunksOfAnyWidthEqualPlainDecoding) {
+  const ModelFile model = open_model(write_tiny_model({.n_layers = 2}, temp_path("long.gguf")));
+  const std::vector<Token> tokens = Dice(2).tokens(300, model.hparams().n_vocab);
+  Pipeline pipeline(model, {.kv = KvType::kF16, .devices = {kDevice}});
+  const Logits plain = text_logits(pipeline, tokens, 1);
+  for (const int32_t width : {5, 16, 250}) EXPECT_EQ(text_logits(pipeline, tokens, width), plain) << width;
+}
+
+TEST(GgmlStageRunner, IsWidthLockedAndAPipelineIsAsItsWeakestStage) {
+  const ModelFile model = open_model(write_tiny_model({}, temp_path("mixed.gguf")));
+  const std::vector<Token> tokens = Dice(5).tokens(40, model.hparams().n_vocab);
+  Pipeline ours(model, {}), mixed(model, {.cuts = {2}, .devices = {kCpuDevice, kDevice}}),
+      turned(model, {.cuts = {2}, .devices = {kDevice, kCpuDevice}});
+  EXPECT_EQ(ours.exactness(), Exactness::kBitwise);
+  const Logits expected = text_logits(ours, tokens, 32);
+  for (Pipeline* pipeline : {&mixed, &turned}) {
+    EXPECT_EQ(pipeline->exactness(), Exactness::kWidthLocked);
+    EXPECT_LT(largest_difference_of(text_logits(*pipeline, tokens, 32), expected), 1e-4 * largest(expected));
+  }
+}
+
+// A stage, its rows and what it makes of them.
+struct Made {
+  std::vector<float> hidden, logits, taps;
+  uint64_t beyond = 0;
+};
+
+Made make(const ModelFile& model, StageOptions options, const std::string& device) {
+  options.device = device;
+  options.n_cells = 40;
+  options.kv = KvType::kF32;
+  const auto runner = std::move(*make_stage_runner(model, options));
+  std::vector<Row> rows;
+  for (int32_t i = 0; i < 20; ++i) rows.push_back(make_row(0, 3 * i, i, i, i - 1, Row::Kind::kPrompt));
+  const PathUpdate open = Open{SequenceId(0), {}};
+  runner->enter({&open, 1}, rows);
+  const auto d = static_cast<size_t>(model.hparams().d_model);
+  Made made{.hidden = Dice(4).normals(rows.size() * d)};
+  runner->run(rows, made.hidden);
+  for (size_t t = 0; t < options.taps.size(); ++t)
+    made.taps.insert(made.taps.end(), runner->tap(t).begin(), runner->tap(t).end());
+  made.beyond = runner->take_out_of_range();
+  if (!options.with_head) return made;
+  made.logits.resize(rows.size() * static_cast<size_t>(options.n_logits));
+  runner->logits(made.hidden, made.logits);
+  return made;
+}
+
+void expect_near(const std::vector<float>& a, const std::vector<float>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  double most = 0.0, size = 1.0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    most = std::max(most, std::fabs(static_cast<double>(a[i]) - b[i]));
+    size = std::max(size, std::fabs(static_cast<double>(a[i])));
+  }
+  EXPECT_LT(most, tolerance * size);
+}
+
+TEST(GgmlStageRunner, TapsRoundedStatesAndFewLogitsAreThoseOfOurKernels) {
+  const ModelFile model = open_model(write_tiny_model({.n_layers = 4}, temp_path("taps.gguf")));
+  const StageOptions cases[] = {
+      {.range = {0, 4}, .n_logits = 50, .taps = {0, 1, 4}},
+      {.range = {1, 4}, .with_embedding = false, .with_head = false, .taps = {2, 3}},
+      {.range = {0, 4}, .n_logits = 7, .rounded = {1, 3}},
+      {.range = {0, 0}, .with_head = false, .taps = {0}},
+      {.range = {4, 4}, .with_embedding = false, .n_logits = 300},
+      {.range = {0, 2}, .with_head = false, .foreign_tokens = true},
+  };
+  for (const StageOptions& options : cases) {
+    SCOPED_TRACE(options.range.first * 10 + options.range.last);
+    const Made ours = make(model, options, kCpuDevice), theirs = make(model, options, kDevice);
+    const double tolerance = options.rounded.empty() ? 1e-5 : 2e-3;  // f16's last bit
+    expect_near(theirs.hidden, ours.hidden, tolerance);
+    expect_near(theirs.taps, ours.taps, tolerance);
+    expect_near(theirs.logits, ours.logits, tolerance);
+    EXPECT_EQ(theirs.beyond, ours.beyond);
+  }
+}
+
+TEST(GgmlStageRunner, NamesOfDevicesAreTakenInAnyCaseAndAnUnknownOneNamesThoseThatAreThere) {
+  const auto names = ggml_device_names();
+  EXPECT_NE(std::ranges::find(names, kDevice), names.end());
+  EXPECT_TRUE(GgmlDevice::open("GGML:Cpu", 1));
+  const ModelFile model = open_model(write_tiny_model({}, temp_path("device.gguf")));
+  for (const char* unknown : {"ggml:cuda7", "gpu", ""}) {
+    const auto made = make_stage_runner(model, {.range = {0, 1}, .n_cells = 4, .device = unknown});
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().kind, ErrorKind::kInput);
+    for (const std::string& word : {"'" + std::string(unknown) + "'", std::string("cpu, ggml:cpu")})
+      EXPECT_NE(made.error().message.find(word), std::string::npos) << made.error().message;
+  }
+}
+
+TEST(GgmlStageRunner, TooLittleMemoryIsALineThatSaysWhatToDo) {
+  const GgmlDevice device = std::move(*GgmlDevice::open(kDevice, 1));
+  const GgmlContextPtr tensors(ggml_init({ggml_tensor_overhead(), nullptr, true}));
+  ggml_new_tensor_1d(tensors.get(), GGML_TYPE_F32, int64_t{1} << 56);
+  const auto room = device.allocate(tensors.get(), "layers 0 to 8 with 1000 cells");
+  ASSERT_FALSE(room);
+  EXPECT_EQ(room.error().kind, ErrorKind::kRuntime);
+  for (const char* word : {kDevice, "too little memory", "layers 0 to 8", "--context"})
+    EXPECT_NE(room.error().message.find(word), std::string::npos) << room.error().message;
+}
+
+TEST(GgmlStageRunner, CellsThatAttentionGoesOverDependOnThePositionAlone) {
+  EXPECT_EQ(ggml_attended_cells(1), 256);
+  EXPECT_EQ(ggml_attended_cells(256), 256);
+  EXPECT_EQ(ggml_attended_cells(257), 512);
+  EXPECT_EQ(ggml_attended_cells(1025), 2048);
+  EXPECT_EQ(ggml_attended_cells(2049), 4096);
+  EXPECT_EQ(ggml_attended_cells(8448), 10240);
+}
+
+}  // namespace
+}  // namespace sluice::test
