@@ -119,7 +119,8 @@ class Load {
     auto spec = bench_spec(session_, *talk.point, talk.messages);
     if (!spec) return tl::unexpected<Error>(talk.point->in(spec.error()));
     spec->continues = talk.request;
-    if (talk.point->method == kAutoMethod && spec->method != "ar") talk.trial.emplace(spec->method);
+    if (talk.point->method == kAutoMethod && spec->method != "ar" && holds_to_the_bit(engine_.exactness()))
+      talk.trial.emplace(spec->method);
     const auto request = engine_.submit(std::move(*spec));
     if (!request) return tl::unexpected<Error>(refusal(talk, request.error()));
     talk.request = *request;

@@ -75,6 +75,8 @@ BenchSettings later_settings(const BenchOptions& options) {
   settings.emplace_back("also", options.also);
   settings.emplace_back("also_seconds", options.also_seconds);
   settings.emplace_back("chat_template_file", options.session.chat_template_file);
+  settings.emplace_back("devices", options.session.devices);
+  settings.emplace_back("draft_device", options.session.draft_device);
   return settings;
 }
 

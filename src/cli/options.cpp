@@ -88,6 +88,24 @@ void add_draft_option(CLI::App& command, std::vector<std::string>& drafts) {
       ->check(not_empty("a GGUF file"));
 }
 
+namespace {
+
+void add_devices(CLI::App& command, SessionOptions& options) {
+  add_list_option(
+      command, "--device", options.devices,
+      "Devices of the target's stages, one for all or one each, e.g. ggml:cuda0,ggml:cuda1 for two stages: cpu "
+      "(ours, bitwise; the default) or one of ggml's by its name, as ggml:cpu, ggml:cuda0, ggml:vulkan0 "
+      "(docs/devices.md)")
+      .transform(in_lower_case());
+  command
+      .add_option("--draft-device", options.draft_device,
+                  "Device of draft models, likewise; trained heads stay on the CPU")
+      ->capture_default_str()
+      ->transform(in_lower_case());
+}
+
+}  // namespace
+
 void add_engine_options(CLI::App& command, SessionOptions& options) {
   RequestSpec& request = options.request;
   options.on_download = show_downloads();
@@ -153,7 +171,8 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
   command.add_option("--memo", options.memo,
                      "File that keeps what --compute lazy has computed, for other schedules over the same texts, and "
                      "for --compute stored");
-  begin_group(command, "Memory and processor");
+  begin_group(command, "Memory and devices");
+  add_devices(command, options);
   add_checked(command, "-c,--context", options.context, whole_number(2),
               "Context in tokens (default: the model's, at most " + std::to_string(policy::kDefaultContext) + ")");
   add_kv_option(command, options.kv, "Type of the KV cache; it changes bits");

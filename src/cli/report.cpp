@@ -66,6 +66,14 @@ std::string exactness_text(const Session& session, const Engine& engine) {
   return is_lossy(session.options().request.sampling.rule) ? "lossy" : name(engine.exactness());
 }
 
+// Of the stages; null: hosts hold them, and have perhaps devices of their own.
+nlohmann::json devices(const Session& session) {
+  if (!session.options().hosts.empty()) return nullptr;
+  std::vector<std::string> all;
+  for (size_t s = 0; s < session.cuts().size(); ++s) all.push_back(session.options().device(s));
+  return all;
+}
+
 }  // namespace
 
 nlohmann::json to_json(const Session& session, const Engine& engine, const Answer& answer) {
@@ -84,6 +92,7 @@ nlohmann::json to_json(const Session& session, const Engine& engine, const Answe
       {"width", options.request.method_options.width},
       {"compute", name_of(kComputes, options.compute)},
       {"exactness", exactness_text(session, engine)},
+      {"devices", devices(session)},
       {"activations", name_of(kActivations, options.activations)},
       {"verify", name_of(kLosslessRules, rule)},
       {"lossy", name_of(kLossyRules, rule)},
@@ -180,6 +189,7 @@ std::string summary(const Session& session, const Engine& engine, const Answer& 
   if (answer.trial && ended_plainly(request, *answer.trial)) text += " and plain decoding";
   if (is_lossy(session.options().request.sampling.rule)) text += ", lossy";
   if (!session.options().exact()) text += std::string(", ") + kInexact;
+  if (engine.exactness() != Exactness::kBitwise) text += std::string(", ") + name(engine.exactness());
   if (plain > 0) text += fmt::format(", {:.2f} x plain ({})", rate / plain, speed(plain));
   if (at_most > 0) text += fmt::format(", at least {:.2f} x plain (at most {})", rate / at_most, speed(at_most));
   text += ".";

@@ -26,6 +26,7 @@ struct StageCommand {
   double memory = 0;                                                        // GiB; 0: all
   double journal = static_cast<double>(StageHostOptions().journal) / kGib;  // GiB
   int32_t threads = 0;
+  std::string device;
   double patience = StageHostOptions().patience;
   double drain = 20;  // seconds: a service manager gives more (systemd 90, Kubernetes 30)
 };
@@ -38,6 +39,7 @@ Result<StageHostOptions> options_of(const StageCommand& command) {
       .cache = {.folder = command.no_fetch ? "" : command.cache, .bytes = std::llround(command.cache_size * 1e9)},
       .memory = std::llround(command.memory * kGib),
       .threads = command.threads,
+      .device = command.device,
       .spare = command.spare,
       .journal = std::llround(command.journal * kGib),
       .patience = command.patience,
@@ -113,6 +115,11 @@ void add_stage(CLI::App& app, Action& action) {
             "them again (0: none)");
   add_checked(command, "--threads", options->threads, whole_number(1, 256),
               "CPU threads a stage (default: as the coordinator's --threads says, or all cores)");
+  command
+      .add_option(
+          "--device", options->device,
+          "Device of each stage: cpu, or one of ggml's, as ggml:cuda0 (default: as the coordinator's --device says)")
+      ->transform(in_lower_case());
   add_value(command, "--drain", options->drain, number(0, 86400),
             "Seconds at most that SIGTERM waits for answers that are being made (0: it breaks into them)");
   command.add_flag("--until-eof", options->until_eof,

@@ -96,6 +96,14 @@ CLI::Validator one_of(std::vector<std::string> names) {
       listed);
 }
 
+CLI::Validator in_lower_case() {
+  return {[](std::string& text) {
+            text = CLI::detail::to_lower(text);
+            return std::string(text.empty() ? "it is empty: give a name" : "");
+          },
+          ""};
+}
+
 CLI::Validator not_empty(const std::string& what) {
   return CLI::Validator(
       [=](const std::string& text) { return text.empty() ? "is empty: name " + what : std::string(); }, "");

@@ -23,6 +23,9 @@ CLI::Validator one_of(std::vector<std::string> names);
 // Anything but an empty text, which is what an unset variable of a shell leaves.
 CLI::Validator not_empty(const std::string& what);
 
+// Takes anything but an empty text, in lower case; for transform().
+CLI::Validator in_lower_case();
+
 // "a, b or c"
 std::string alternatives(const std::vector<std::string>& names);
 

@@ -13,12 +13,16 @@ namespace sluice {
 
 namespace {
 
-// Tells the paths of one model from those of others: by all that is in its files, the type of its KV cache, and where
-// states are rounded.
+// Tells the paths of one model from those of others: by all that is in its files, the type of its KV cache, where
+// states are rounded, and the device if its bits are not everybody's.
 Result<PathKey> paths_of(const ModelFile& model, const StageOptions& options) {
   SLUICE_TRY(const Sha256 files, model.identity());
   PathKey key = PathKey{}.with(static_cast<uint64_t>(options.kv));
   for (const int32_t layer : options.rounded) key = key.with(static_cast<uint64_t>(layer));
+  if (options.device != kCpuDevice) {
+    key = key.with(static_cast<uint64_t>(options.threads));
+    for (const char c : options.device) key = key.with(static_cast<uint64_t>(c));
+  }
   for (size_t i = 0; i < files.bytes.size(); i += sizeof(uint64_t)) {
     uint64_t word = 0;
     std::memcpy(&word, &files.bytes[i], sizeof word);
@@ -95,6 +99,7 @@ std::vector<StageRecipe> recipes_for(const ModelFile& model, const PipelineOptio
     if (lazy && options.stored) recipe.kind = recipe.last ? StageRecipe::Kind::kStored : StageRecipe::Kind::kZeros;
     recipe.options.range = lazy ? LayerRange{0, model.hparams().n_layers} : options.cuts[s];
     recipe.options.with_embedding = recipe.options.range.first == 0;
+    if (!options.devices.empty()) recipe.options.device = options.devices[s];
     recipe.options.with_head = recipe.last;
     for (const int32_t layer : options.stage.taps)
       if (layer > 0 && stage_of_layer(options.cuts, layer) == recipe.stage.value) recipe.options.taps.push_back(layer);

@@ -17,9 +17,10 @@ namespace sluice {
 
 struct PipelineOptions {
   std::vector<LayerRange> cuts;
-  // Of every stage: its device, cells, rows and threads. Of the target's also `taps`, the layers whose states go to
-  // heads, from the stages that compute them. REQUIRES: no taps if lazy.
+  // Of every stage: its cells, rows, threads and, unless `devices` say it, its device. Of the target's also `taps`, the
+  // layers whose states go to heads, from the stages that compute them. REQUIRES: no taps if lazy.
   StageOptions stage;
+  std::vector<std::string> devices = {};        // one a stage; none: that of `stage`. REQUIRES: one device if lazy.
   Activations activations = Activations::kF32;  // between its stages
   int64_t journal = 0;                          // bytes of states that each keeps; 0: it keeps no journal
   // Lazy if there is a memo. Several models may share one.

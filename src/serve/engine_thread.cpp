@@ -178,7 +178,8 @@ Status EngineThread::begin(TalkId id, const std::shared_ptr<const Told>& told) {
   spec.sampling.seed += static_cast<uint64_t>(id.choice);
   spec.shares = with_most_in_common(spec.prompt);
   std::optional<AutoTrial> trial;
-  if (job.method == kAutoMethod && spec.method != "ar") trial.emplace(spec.method);
+  if (job.method == kAutoMethod && spec.method != "ar" && holds_to_the_bit(engine_->exactness()))
+    trial.emplace(spec.method);
   const std::vector<Token> said = spec.said;
   SLUICE_TRY(const RequestId request, engine_->submit(std::move(spec)));
   speaking_[request] = id;

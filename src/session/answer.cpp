@@ -10,9 +10,11 @@ namespace {
 
 // Whether plain decoding gets turns on an answer: with method `auto`; and with a method that was named, to say so if it
 // is far slower, unless another text would come of it (another rule than match), a trace would show it, the clock is
-// simulated, so that figures are those of the method alone, or the answer is too short.
-std::optional<AutoTrial::Purpose> trial_for(const SessionOptions& options) {
+// simulated, so that figures are those of the method alone, or the answer is too short. Where bits depend on what else
+// is in a batch, none is changed.
+std::optional<AutoTrial::Purpose> trial_for(const SessionOptions& options, Exactness exactness) {
   const RequestSpec& request = options.request;
+  if (!holds_to_the_bit(exactness)) return std::nullopt;
   if (request.method == kAutoMethod) return AutoTrial::Purpose::kChoose;
   const bool comparable = request.method != "ar" && options.same_tokens() && !options.simulated() && !options.trace &&
                           request.max_tokens >= policy::kWorthATrial;
@@ -40,7 +42,7 @@ Status go_on(Engine& engine, Answer& answer) {
 
 Result<Answer> answer(const Session& session, Engine& engine, RequestSpec spec, const AnswerHooks& hooks) {
   Answer answer;
-  const auto trial = trial_for(session.options());
+  const auto trial = trial_for(session.options(), engine.exactness());
   if (trial && spec.method != "ar") answer.trial.emplace(spec.method, *trial);
   SLUICE_TRY(answer.request, engine.submit(std::move(spec)));
   TextStream stream(session.tokenizer());

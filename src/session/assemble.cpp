@@ -8,6 +8,7 @@
 #include "compute/foreign_products.h"
 #include "grammar/grammars.h"
 #include "pipeline/recipe.h"
+#include "session/policy.h"
 #include "transport/remote_pipeline.h"
 
 namespace sluice {
@@ -39,6 +40,8 @@ class Assembler {
     options.cuts = parts_.cuts;
     options.activations = options_.activations;
     options.stage.n_cells = engine_.n_cells;
+    options.stage.longest_path = parts_.longest_path;
+    for (size_t s = 0; s < parts_.cuts.size(); ++s) options.devices.push_back(options_.device(s));
     if (parts_.head != nullptr) options.stage.taps = parts_.head->parameters().tapped_layers();
     if (!options_.hosts.empty()) return add_remote_target(options);
     options.journal = parts_.faults.journal;
@@ -112,6 +115,7 @@ class Assembler {
       recipe.files.path = std::filesystem::absolute(recipe.files.path).string();
       recipe.files.identity = identity;
       if (hosts[s].threads > 0) recipe.options.threads = hosts[s].threads;
+      if (!hosts[s].device.empty()) recipe.options.device = hosts[s].device;
       plan.hosts.push_back(hosts[s].address);
     }
     return plan;
@@ -200,6 +204,8 @@ class Assembler {
   PipelineOptions draft_options(int32_t guessable) const {
     PipelineOptions options = shared_options();
     options.stage.n_cells = parts_.n_draft_cells;
+    if (parts_.longest_path > 0) options.stage.longest_path = parts_.longest_path + policy::kDraftedAhead;
+    options.stage.device = options_.draft_device;
     options.candidates = options_.request.method_options.children;
     options.guessable = guessable;
     return options;

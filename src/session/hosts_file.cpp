@@ -105,6 +105,7 @@ class HostsReader {
                     {"layers", [&](const auto& node) { return read_whole(node, kMostLayers, options.layers); }},
                     {"threads", [&](const auto& node) { return read_whole(node, kMostThreads, options.threads); }},
                     {"memory", [&](const auto& node) { return read_real(node, 0, kMostGib, "GiB", options.memory); }},
+                    {"device", [&](const auto& node) { return read_text(node, options.device); }},
                     {"relay", [&](const auto& node) { return read_flag(node, options.address.relay); }},
                     {"here", [&](const auto& node) { return read_flag(node, host.launch.here); }},
                     {"login", [&](const auto& node) { return read_text(node, host.launch.login); }},

@@ -27,8 +27,8 @@ std::string hash_of(const std::string& text) {
 }  // namespace
 
 std::string PlanKey::text() const {
-  return fmt::format("model {}, drafts {}, hosts {}, {} stages, pace {}", model, fmt::join(drafts, " "),
-                     fmt::join(hosts, " "), stages, pace);
+  return fmt::format("model {}, drafts {}, hosts {}, {} stages, pace {}{}{}", model, fmt::join(drafts, " "),
+                     fmt::join(hosts, " "), stages, pace, devices.empty() ? "" : ", devices ", fmt::join(devices, " "));
 }
 
 std::string PlanKey::path() const { return plans_folder() + "/" + hash_of(text()) + ".json"; }

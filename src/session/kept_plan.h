@@ -19,7 +19,8 @@ struct PlanKey {
   std::vector<std::string> drafts;  // likewise
   std::vector<std::string> hosts;   // of its stages, HOST:PORT; empty: they are in this process
   int32_t stages = 1;
-  std::string pace;  // that of a profile (pace_of()); empty: as fast as they are
+  std::string pace;                       // that of a profile (pace_of()); empty: as fast as they are
+  std::vector<std::string> devices = {};  // SessionOptions::devices
 
   std::string text() const;
   // The file of such a plan, whether it is there or not, and that of what was measured for it.

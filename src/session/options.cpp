@@ -1,6 +1,7 @@
 #include "session/options.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "method/option_table.h"
 #include "session/policy.h"
@@ -42,6 +43,20 @@ Status check_hosts(const SessionOptions& options) {
   return {};
 }
 
+Status check_devices(const SessionOptions& options) {
+  const auto& devices = options.devices;
+  const bool others = std::ranges::any_of(devices, [](const std::string& device) { return device != kCpuDevice; });
+  const bool mixed = std::ranges::adjacent_find(devices, std::not_equal_to<>()) != devices.end();
+  if (mixed && options.lazy())
+    return input_error(
+        "--compute lazy and stored compute all layers on one device, and --device names several: give one");
+  if (others && !options.spares.empty())
+    return input_error(
+        "--spares are for stages on processors: on another device the text could become another one; "
+        "leave them out, or --device");
+  return {};
+}
+
 Status check_draft_place(const SessionOptions& options) {
   if (!options.draft_on) return {};
   const std::string asked = "--draft-on " + options.draft_on->text();
@@ -56,9 +71,15 @@ Status check_draft_place(const SessionOptions& options) {
 
 }  // namespace
 
+const std::string& SessionOptions::device(size_t stage) const {
+  static const std::string cpu = kCpuDevice;
+  return devices.empty() ? cpu : devices.size() == 1 ? devices.front() : devices[stage];
+}
+
 Status check(const SessionOptions& options) {
   SLUICE_TRY_STATUS(check_hosts(options));
   SLUICE_TRY_STATUS(check_draft_place(options));
+  SLUICE_TRY_STATUS(check_devices(options));
   if (options.compute == Compute::kLazy && !options.simulated())
     return input_error("--compute lazy works only on a simulated clock: add --executor virtual");
   const bool can_be_stored = !options.simulated() && !options.profile.empty() && !options.memo.empty();

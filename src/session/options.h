@@ -48,6 +48,7 @@ struct HostOptions {
   HostAddress address;
   int32_t layers = 0;   // 0: as shared out; of all hosts or of none
   int32_t threads = 0;  // 0: as SessionOptions::threads says
+  std::string device;   // empty: as SessionOptions::devices say
   double memory = 0;    // GiB that the stage may take; 0: what its host gives
 };
 
@@ -79,11 +80,15 @@ struct SessionOptions {
   Activations activations = Activations::kF32;  // between stages
   // Seconds from token to token that prompts of others may make of an answer by plain decoding; 0: as it comes.
   double longest_gap = 0;
-  int32_t threads = 0;             // a stage; 0: the machine's cores shared by the stages
-  std::string chat_template_file;  // in place of the template in the model; empty: that one
-  bool raw = false;                // prompts are plain text, no messages
-  bool reads_answers = false;      // for calls of tools, reasoning and forms: Session::answers(), grammars()
-  bool trace = false;              // engines record all that happens
+  // Of the target's stages: one for all, or one each; none: kCpuDevice. In lower case, as compute/ggml_device.h has
+  // them.
+  std::vector<std::string> devices;
+  std::string draft_device = kCpuDevice;  // of draft models; heads compute on the CPU
+  int32_t threads = 0;                    // a stage; 0: the machine's cores shared by the stages
+  std::string chat_template_file;         // in place of the template in the model; empty: that one
+  bool raw = false;                       // prompts are plain text, no messages
+  bool reads_answers = false;             // for calls of tools, reasoning and forms: Session::answers(), grammars()
+  bool trace = false;                     // engines record all that happens
   OnDownload on_download = [](const std::string&, uint64_t, uint64_t) { return true; };  // of named models
 
   // A line for the user when a host is lost, and when others have its stages. Of any thread.
@@ -97,6 +102,7 @@ struct SessionOptions {
   bool hosts_say_layers() const { return !hosts.empty() && hosts.front().layers > 0; }
   bool simulated() const { return executor == ExecutorKind::kVirtual; }
   bool lazy() const { return compute != Compute::kFull; }  // or stored: what is needed of it is computed so
+  const std::string& device(size_t stage) const;
   // Whether the text is the model's own, as plain decoding in one process says it.
   bool exact() const { return activations == Activations::kF32; }
   bool same_tokens() const { return request.sampling.rule == Rule::kMatch; }  // whatever the method

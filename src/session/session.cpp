@@ -48,6 +48,8 @@ Result<Session> Session::open(const SessionOptions& options, Heads heads, const 
   session.asked_threads_ = options.threads;
   session.draft_on_ = options.draft_on;
   session.compared_ = compared;
+  if (!options.stages_asked_for() && options.devices.size() > 1)
+    session.options_.stages = static_cast<int32_t>(options.devices.size());
   SLUICE_TRY_STATUS(session.take_hosts());
   SLUICE_TRY_STATUS(session.open_model());
   for (const std::string& draft : options.drafts) SLUICE_TRY_STATUS(session.open_draft(draft));
@@ -71,6 +73,9 @@ Result<Session> Session::open(const SessionOptions& options, Heads heads, const 
   }
   SLUICE_TRY(session.cuts_, choose_cuts(*session.model_, session.options_, session.profile_));
   session.options_.stages = static_cast<int32_t>(session.cuts_.size());
+  if (const size_t n = options.devices.size(); n > 1 && n != session.cuts_.size())
+    return input_error("--device names " + std::to_string(n) + " devices, and there are " +
+                       std::to_string(session.cuts_.size()) + " stages: give one for all, or one for each");
   if (!options.exact() && session.options_.stages == 1)
     return input_error(
         "--activations f16 is how stages send each other states, and there is one stage: leave it out, or add --stages "
@@ -179,7 +184,8 @@ Result<PlanKey> Session::plan_key() const {
               .drafts = {},
               .hosts = {},
               .stages = options_.cuts.empty() ? options_.stages : static_cast<int32_t>(options_.cuts.size()) + 1,
-              .pace = profile_ ? pace_of(*profile_) : ""};
+              .pace = profile_ ? pace_of(*profile_) : "",
+              .devices = options_.devices};
   SLUICE_TRY(const Sha256 identity, model_->identity());
   key.model = identity.hex();
   for (const ModelFile& draft : drafts_) {
@@ -294,6 +300,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
               .profile = prices(),
               .memo = memo_,
               .n_draft_cells = engine.n_cells + policy::kDraftedAhead,
+              .longest_path = static_cast<int32_t>(need.cells),
               .engine = std::move(engine)};
   for (const ModelFile& draft : drafts_for(method)) parts.drafts.push_back(&draft);
   SLUICE_TRY(auto assembly, assemble(parts));

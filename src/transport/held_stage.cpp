@@ -179,6 +179,7 @@ Status HeldStage::make(const StageSetup& setup) {
   const int32_t asked = means_.threads > 0 ? means_.threads : recipe.options.threads;
   const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
   recipe.options.threads = std::clamp(asked > 0 ? asked : cores, 1, 256);
+  if (!means_.device.empty() && recipe.kind != StageRecipe::Kind::kHead) recipe.options.device = means_.device;
   made_ = means_.take(recipe);
   if (made_) {
     bytes_ = made_->bytes;

@@ -35,6 +35,7 @@ struct StageMeans {
   std::string models;   // a folder of GGUF files; may be empty
   WeightCache cache;    // of what coordinators send
   int32_t threads = 0;  // of each stage; 0: as the coordinator asks, or all
+  std::string device;   // of each stage; empty: as the coordinator asks
   bool spare = false;   // only in place of stages that are lost
   int64_t journal = 0;  // bytes of states that a stage keeps, for when another one is lost
   // Sets so many bytes aside for a stage, which has perhaps ended. Errors say how many there are.

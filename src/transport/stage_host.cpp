@@ -158,6 +158,7 @@ class StageHost::Impl {
             .models = options_.models,
             .cache = options_.cache,
             .threads = options_.threads,
+            .device = options_.device,
             .spare = options_.spare,
             .journal = options_.job ? 0 : options_.journal,
             .reserve = [this](int64_t bytes, const auto& ended) { return reserve(bytes, ended); },

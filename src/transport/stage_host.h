@@ -23,6 +23,7 @@ struct StageHostOptions {
   WeightCache cache;             // of what coordinators send; no folder: nothing is fetched
   int64_t memory = 0;            // bytes for all stages; 0: what this machine has
   int32_t threads = 0;           // of each stage; 0: as coordinators ask, or all
+  std::string device = {};       // of each stage; empty: as coordinators ask
   bool spare = false;            // it holds stages only in place of others that are lost
   // Bytes at the most of the states that each stage keeps of what it has sent on, so that it need not compute them
   // again when another one is lost; 0: none, and everything is.

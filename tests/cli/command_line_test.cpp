@@ -49,7 +49,7 @@ const std::map<std::string, std::set<std::string>> kGroups = {
     {"Pipeline",
      {"--cuts", "--executor", "--hosts", "--spares", "--relay", "--draft-on", "--secret", "--patience", "--activations",
       "--profile", "--compute", "--memo"}},
-    {"Memory and processor", {"--context", "--kv", "--threads"}},
+    {"Memory and devices", {"--context", "--kv", "--threads", "--device", "--draft-device"}},
     {"Text", {"--top-k", "--top-p", "--min-p", "--repeat-penalty", "--chat-template-file", "--raw", "--ignore-eos"}}};
 
 struct Helped {
@@ -133,7 +133,7 @@ TEST(CommandLine, NamesTheOptionThatIsNearest) {
 
 TEST(CommandLine, KnowsWhatLlamaCppCallsThem) {
   const std::vector<std::pair<const char*, const char*>> all = {
-      {"-p", "in quotes"},         {"-f", "- < FILE"},      {"-ngl", "processors only"},   {"-t", "--threads"},
+      {"-p", "in quotes"},         {"-f", "- < FILE"},      {"-ngl", "--device"},          {"-t", "--threads"},
       {"--ctx-size", "--context"}, {"-md", "--draft"},      {"--predict", "--max-tokens"}, {"--rpc", "--hosts"},
       {"-ts", "--cuts"},           {"-cnv", "sluice chat"}, {"-sys", "--system"},          {"-s", "--seed"}};
   for (const auto& [theirs, ours] : all)

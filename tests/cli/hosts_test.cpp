@@ -113,6 +113,22 @@ void expect_same_tokens(const std::string& hosts, const Arguments& more = {}) {
   }
 }
 
+TEST(Hosts, AStageMayComputeOnADeviceOfItsHost) {
+  const StageProcess ours, theirs({"--device", "ggml:cpu"});
+  const Arguments hosts = {"--hosts", addresses({&ours, &theirs})};
+  const auto there = [&](Arguments method) {
+    method.insert(method.end(), hosts.begin(), hosts.end());
+    return answer(method);
+  };
+  const json plain = there({"--method", "ar"}), guessed = there({"--method", "specpipe", "--source", "ngram"});
+  EXPECT_EQ(plain["exactness"], "width-locked");
+  EXPECT_EQ(guessed["tokens"], plain["tokens"]);
+  EXPECT_EQ(answer({"--method", "ar", "--device", "cpu,ggml:cpu"})["tokens"], plain["tokens"]);
+  Arguments asked = hosts;  // by the coordinator; a host's own device goes before
+  asked.insert(asked.end(), {"--device", "ggml:none"});
+  EXPECT_TRUE(fails(run(asked), 1, {"'ggml:none'", "cpu, ggml:cpu"}));
+}
+
 TEST(Hosts, OneTwoAndThreeGiveTheSameTokensAsOneProcess) {
   const StageProcess a, b, c;
   expect_same_tokens(addresses({&a}));

@@ -21,6 +21,7 @@ name = "desk"
 address = "192.168.1.7:7002"
 layers = 20
 threads = 8
+device = "ggml:cuda0"
 memory = 24
 [[host]]
 relay = true
@@ -39,6 +40,8 @@ memory = 0.5
   EXPECT_EQ(options.hosts[0].address.for_people(), "desk (192.168.1.7:7002)");
   EXPECT_EQ(options.hosts[0].layers, 20);
   EXPECT_EQ(options.hosts[0].threads, 8);
+  EXPECT_EQ(options.hosts[0].device, "ggml:cuda0");
+  EXPECT_EQ(options.hosts[1].device, "");
   EXPECT_EQ(options.hosts[0].memory, 24);
   EXPECT_EQ(options.hosts[1].address.for_people(), "attic:7001");
   EXPECT_EQ(options.hosts[1].memory, 0.5);

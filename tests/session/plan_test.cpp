@@ -162,12 +162,13 @@ TEST(KeptPlan, IsFoundForTheSameAlone) {
   ASSERT_TRUE(plan->best(true));
   EXPECT_EQ(plan->best(true)->options.depth, 3);
   EXPECT_FALSE(plan->best(false)) << "it needs the draft";
-  std::vector<PlanKey> others(5, key);
+  std::vector<PlanKey> others(6, key);
   others[0].model = "n";
   others[1].drafts = {"e"};
   others[2].hosts = {"b:2", "a:1"};
   others[3].stages = 3;
   others[4].pace = "p";
+  others[5].devices = {"ggml:cpu"};
   for (const PlanKey& other : others) EXPECT_FALSE(find_plan(other)) << other.text();
   for (const char* broken : {"", "{", "[]", "3", R"({"for": 1})", R"({"for": "x", "cuts": "y"})"}) {
     std::ofstream(key.path()) << broken;

@@ -59,6 +59,7 @@ std::string describe(const PipelineSpec& setup) {
   text << "], " << (setup.threads ? "threads" : "virtual") << (setup.lazy ? ", lazy" : "")
        << (setup.paced ? ", paced" : "") << ", profile " << setup.profile << ", jitter " << setup.jitter.amount
        << " of seed " << setup.jitter.seed << ", kv " << (setup.kv == KvType::kF16 ? "f16" : "f32")
+       << (setup.devices.empty() ? "" : ", devices from " + setup.devices.front())
        << (setup.activations == Activations::kF16 ? ", activations f16" : "") << ", context " << setup.context
        << ", cells " << cells_of(setup) << ", row budget " << setup.scheduler.row_budget << ", prompt chunk "
        << setup.scheduler.prompt_chunk << " to " << setup.scheduler.longest_chunk << ", drafts";
@@ -98,6 +99,7 @@ Assembly assemble(const Opened& opened, const PipelineSpec& setup) {
   Parts parts{.options = {.executor = setup.threads ? ExecutorKind::kThreads : ExecutorKind::kVirtual,
                           .kv = setup.kv,
                           .activations = setup.activations,
+                          .devices = setup.devices,
                           .threads = 1},
               .model = &opened.model,
               .tokenizer = &opened.tokenizer,
@@ -149,7 +151,7 @@ std::vector<Token> answer(const Engine& engine, RequestId id) {
 }
 
 std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec, KvType kv, int32_t context,
-                                  const std::vector<int32_t>& rounded) {
+                                  const std::vector<int32_t>& rounded, const std::string& device) {
   const auto runner = value_of(make_stage_runner(opened.model, {.range = {0, opened.model.hparams().n_layers},
                                                                 .with_embedding = true,
                                                                 .with_head = true,
@@ -158,7 +160,8 @@ std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec,
                                                                 .max_rows = 1,
                                                                 .threads = 1,
                                                                 .taps = {},
-                                                                .rounded = rounded}));
+                                                                .rounded = rounded,
+                                                                .device = device}));
   std::vector<float> hidden(static_cast<size_t>(opened.model.hparams().d_model));
   std::vector<float> logits(static_cast<size_t>(opened.model.hparams().n_vocab));
   SamplingParams sampling = spec.sampling;

@@ -63,6 +63,7 @@ struct PipelineSpec {
   Jitter jitter;
   Faults faults;
   KvType kv = KvType::kF16;
+  std::vector<std::string> devices;  // of the stages: one for all, or one each; none: the CPU
   Activations activations = Activations::kF32;
   int32_t context = 256, n_cells = 0;  // 0 cells: room for four requests and wide trees
   Scheduler::Options scheduler;
@@ -87,6 +88,7 @@ std::vector<Token> answer(const Engine& engine, RequestId id);
 // What the answer must be: one row at a time through a single stage, each token drawn from its logits. No tree, no
 // verifier, no worker takes part. Ends as a request with these limits does. rounded: the layers after which states are.
 std::vector<Token> plain_decoding(const Opened& opened, const RequestSpec& spec, KvType kv = KvType::kF16,
-                                  int32_t context = 256, const std::vector<int32_t>& rounded = {});
+                                  int32_t context = 256, const std::vector<int32_t>& rounded = {},
+                                  const std::string& device = kCpuDevice);
 
 }  // namespace sluice::test

@@ -1,0 +1,73 @@
+// Devices, from the command line.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "support/tiny_model.h"
+
+namespace sluice::test {
+namespace {
+
+using nlohmann::json;
+
+Program::Arguments with(const Program::Arguments& more) {
+  Program::Arguments arguments = {"run",         "-m", small_model(), "--threads",   "1",
+                                  "hello hello", "-n", "24",          "--ignore-eos"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+json answer(Program::Arguments more) {
+  more.emplace_back("--json");
+  const Ran ran = run_program(with(more));
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  return json::parse(ran.out, nullptr, false);
+}
+
+TEST(Device, ClassAndDevicesArePrintedWithWhatCameOfThem) {
+  const json ours = answer({"--method", "ar"});
+  EXPECT_EQ(ours["exactness"], "bitwise");
+  EXPECT_EQ(ours["devices"], json({"cpu"}));
+  const json theirs = answer({"--method", "ar", "--device", "GGML:Cpu"});
+  EXPECT_EQ(theirs["exactness"], "width-locked");
+  EXPECT_EQ(theirs["devices"], json({"ggml:cpu"}));
+  EXPECT_EQ(theirs["tokens"].size(), 24u);
+  const std::string said = run_program(with({"--method", "ar", "--device", "ggml:cpu"})).err;
+  EXPECT_NE(said.find(", width-locked."), std::string::npos) << said;
+}
+
+TEST(Device, EveryMethodSaysTheSameOnADevice) {
+  const json plain = answer({"--method", "ar", "--device", "ggml:cpu"})["tokens"];
+  for (const char* method : {"auto", "sd", "specpipe", "surge", "pipespec"}) {
+    TinyModelSpec draft;
+    draft.n_layers = 2;
+    const std::string path = write_tiny_model(draft, temp_path("device-draft.gguf"));
+    EXPECT_EQ(
+        answer({"--method", method, "--draft", path, "--draft-device", "ggml:cpu", "--device", "ggml:cpu"})["tokens"],
+        plain)
+        << method;
+  }
+}
+
+TEST(Device, SeveralMakeAStageEach) {
+  const json mixed = answer({"--method", "specpipe", "--source", "ngram", "--device", "cpu,ggml:cpu"});
+  EXPECT_EQ(mixed["stages"], 2);
+  EXPECT_EQ(mixed["exactness"], "width-locked");
+  EXPECT_EQ(mixed["devices"], json({"cpu", "ggml:cpu"}));
+  EXPECT_EQ(answer({"--method", "ar", "--device", "cpu,ggml:cpu"})["tokens"], mixed["tokens"]);
+}
+
+TEST(Device, WhatMakesNoSenseIsRefusedInALine) {
+  const auto refused = [](const Program::Arguments& more) { return run_program(with(more)); };
+  EXPECT_TRUE(fails(refused({"--device", "ggml:cuda7"}), 2, {"'ggml:cuda7'", "cpu, ggml:cpu"}));
+  EXPECT_TRUE(fails(refused({"--device", "gpu"}), 2, {"'gpu'", "ggml:cpu"}));
+  EXPECT_TRUE(fails(refused({"--device", ""}), 2, {"--device", "empty"}));
+  EXPECT_TRUE(fails(refused({"--device", "cpu,cpu", "--stages", "3"}), 2, {"--device", "2 devices", "3 stages"}));
+  EXPECT_TRUE(fails(refused({"--device", "cpu,ggml:cpu", "--executor", "virtual", "--compute", "lazy"}), 2,
+                    {"--compute lazy", "--device"}));
+  EXPECT_TRUE(fails(refused({"-ngl", "99"}), 2, {"--device"}));
+}
+
+}  // namespace
+}  // namespace sluice::test
