@@ -15,6 +15,7 @@
 #include "base/helper_process.h"
 #include "base/result.h"
 #include "chat/chat_template.h"
+#include "wire/sampling.h"
 
 namespace sluice {
 
@@ -42,17 +43,6 @@ struct AnswerRequest {
   bool parallel_tool_calls = false;
   bool thinking = true;  // of templates that can be told; others do as they do
   std::string schema;    // the answer is JSON of this JSON schema; empty: any text
-};
-
-// Where a grammar begins that is not there from the first token on.
-struct GrammarTrigger {
-  enum class Kind : uint8_t {
-    kWord,          // at the first place of `text`
-    kPattern,       // of the regular expression: at its first group, or where it begins
-    kWholePattern,  // the same, which all that was written so far must match
-  };
-  Kind kind = Kind::kWord;
-  std::string text;
 };
 
 struct AnswerFormat {

@@ -14,6 +14,7 @@
 #include "base/recent.h"
 #include "grammar/gbnf.h"
 #include "grammar/grammars.h"
+#include "grammar/trigger_finder.h"
 #include "grammar/xgrammar_use.h"
 #include "wire/sampling.h"
 
@@ -71,6 +72,15 @@ Result<std::string> answer(xgrammar::GrammarCompiler& compiler, std::string_view
   }
 }
 
+Status check(const std::vector<GrammarTrigger>& triggers) {
+  try {
+    const TriggerFinder finder(triggers);
+    return {};
+  } catch (const std::exception& error) {
+    return input_error("what it begins with is no pattern: " + one_line(error.what()));
+  }
+}
+
 }  // namespace
 
 struct GrammarReader::State {
@@ -102,9 +112,11 @@ Result<AnswerGrammar> GrammarReader::read(const GrammarSource& source) const {
     auto rules = state_->helper.ask(question);
     if (!rules && rules.error().kind == ErrorKind::kInput) state_->refused.keep(question, rules.error());
     if (!rules) return tl::unexpected<Error>(std::move(rules).error());
-    known = {std::move(*rules), source.begin};
+    known = {.rules = std::move(*rules), .begin = source.begin, .triggers = {}};
   }
   state_->read.keep(question, *known);
+  SLUICE_TRY_STATUS(check(source.triggers));
+  known->triggers = source.triggers;
   return std::move(*known);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "model/model_file.h"
@@ -23,7 +24,8 @@ enum class GrammarKind : uint8_t {
 struct GrammarSource {
   GrammarKind kind = GrammarKind::kJson;
   std::string text;
-  std::string begin = {};  // AnswerGrammar::begin
+  std::string begin = {};                     // AnswerGrammar::begin
+  std::vector<GrammarTrigger> triggers = {};  // AnswerGrammar::triggers
 };
 
 // Grammars and schemas are not trusted: a helper process reads and compiles them, within bounds of time and memory.

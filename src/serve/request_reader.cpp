@@ -204,6 +204,15 @@ ApiStatus take_family_grammar(const Session& session, const std::string& param, 
   return take_grammar(session, {GrammarKind::kGbnf, asked.format->grammar, asked.format->grammar_begin}, param, asked);
 }
 
+// Its calls of tools are of the family's form once they begin.
+ApiStatus take_calls_form(const Session& session, Asked& asked) {
+  if (!asked.format || asked.format->grammar.empty() || asked.format->triggers.empty() ||
+      session.grammars() == nullptr || is_lossy(asked.spec.sampling.rule))
+    return {};
+  const AnswerFormat& format = *asked.format;
+  return take_grammar(session, {GrammarKind::kGbnf, format.grammar, "", format.triggers}, "tools", asked);
+}
+
 ApiResult<Asked> read_conversation(const ConversationApi& api, const Session& session, const ServeDefaults& defaults,
                                    const json& body) {
   SLUICE_API_TRY(AnswerRequest request, read_input(api, session, body));
@@ -223,6 +232,8 @@ ApiResult<Asked> read_conversation(const ConversationApi& api, const Session& se
   } else if (asked.form) {
     const bool reasons = asked.format && !asked.format->reasoning_begin.empty() && !asked.format->grammar.empty();
     SLUICE_API_TRY_STATUS(reasons ? take_family_grammar(session, asked.form->param, asked) : take_form(session, asked));
+  } else if (asked.format && asked.format->lazy) {
+    SLUICE_API_TRY_STATUS(take_calls_form(session, asked));
   }
   return asked;
 }

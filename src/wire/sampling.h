@@ -26,10 +26,24 @@ inline constexpr int32_t kMostTopLogprobs = 20;
 // Bytes of a grammar at most: it travels with a request, and what is made of it grows faster.
 inline constexpr size_t kLongestGrammar = size_t{1} << 18;
 
+// Where a grammar begins that an answer need not follow from its first token on.
+struct GrammarTrigger {
+  enum class Kind : uint8_t {
+    kWord,          // at the first place of `text`
+    kPattern,       // of the regular expression: at its first group, or where it begins
+    kWholePattern,  // the same, which all that was written so far must match
+  };
+  Kind kind = Kind::kWord;
+  std::string text;
+  bool operator==(const GrammarTrigger&) const = default;
+};
+
 // What an answer must be (docs/serve.md).
 struct AnswerGrammar {
   std::string rules;  // of which `root` is the answer, in xgrammar's EBNF; empty: any text
   std::string begin;  // a text that the grammar has before the answer: the end of the prompt
+  // Empty: the answer is of the grammar from its first token on; else from where the first of these comes.
+  std::vector<GrammarTrigger> triggers;
   bool empty() const { return rules.empty(); }
   bool operator==(const AnswerGrammar&) const = default;
 };

@@ -29,6 +29,11 @@ SamplingParams random_sampling(Dice& dice, int32_t n_vocab) {
   s.frequency_penalty = dice.pick({0.0f, 0.0f, 0.3f, -0.5f});
   s.grammar.rules =
       dice.pick<const char*>({"", "", "", "root ::= [a-z ]+\n", "root ::= (\"o\" [n-o]{1,4} | [0-9]{1,9} \" \")*\n"});
+  if (!s.grammar.empty() && dice.chance(0.4))
+    s.grammar.triggers = dice.pick<std::vector<GrammarTrigger>>(
+        {{{GrammarTrigger::Kind::kWord, "o"}},
+         {{GrammarTrigger::Kind::kPattern, "[a-z]([0-9])"}},
+         {{GrammarTrigger::Kind::kWord, "n"}, {GrammarTrigger::Kind::kWholePattern, "[\\s\\S]*(e)"}}});
   return s;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 std::unique_ptr<Constraint> constraint(const std::string& grammar) {
   const ModelFile& model = six_layers().model;
-  return constrain_by(model.vocabulary(), model.n_logits())({grammar, ""});
+  return constrain_by(model.vocabulary(), model.n_logits())({.rules = grammar, .begin = "", .triggers = {}});
 }
 
 std::vector<Token> tokens_of(const std::string& text) {
@@ -104,6 +104,59 @@ TEST(Constraint, OtherFormsGoOnForEver) {
     const auto answer = constraint(grammar);
     EXPECT_EQ(goes_on(*answer, 3000), 3000u) << grammar;
   }
+}
+
+std::unique_ptr<Constraint> from_trigger(const std::string& grammar, GrammarTrigger trigger) {
+  const ModelFile& model = six_layers().model;
+  return constrain_by(model.vocabulary(),
+                      model.n_logits())({.rules = grammar, .begin = "", .triggers = {std::move(trigger)}});
+}
+
+TEST(Constraint, BeforeItsTriggerAllMayComeBehindItWhatTheGrammarSays) {
+  const auto answer = from_trigger(R"(root ::= "<call>" [0-9]{2} "x")", {GrammarTrigger::Kind::kWord, "<call>"});
+  EXPECT_EQ(answer->permitted(), nullptr);
+  for (const Token token : tokens_of("the <sky> <cal")) {
+    answer->accept(token);
+    EXPECT_EQ(answer->permitted(), nullptr);
+  }
+  for (const Token token : tokens_of("l>")) answer->accept(token);
+  expect_goes_on(*answer, {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
+  for (const Token token : tokens_of("12")) answer->accept(token);
+  expect_goes_on(*answer, {"x"});
+  answer->accept(tokens_of("x").front());
+  expect_goes_on(*answer, {""});
+  EXPECT_FALSE(answer->failed());
+}
+
+TEST(Constraint, ATriggerThatIsTakenBackWasNeverThere) {
+  const auto answer = from_trigger(R"(root ::= "<" [0-9] ">")", {GrammarTrigger::Kind::kWord, "<"});
+  const auto before = tokens_of("is"), seven = tokens_of("7"), mark = tokens_of("<"), end = tokens_of(">");
+  for (const Token token : before) answer->accept(token);
+  answer->accept(mark.front());
+  answer->accept(seven.front());
+  expect_goes_on(*answer, {">"});
+  answer->take_back(1);
+  expect_goes_on(*answer, {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
+  answer->take_back(1);
+  EXPECT_EQ(answer->permitted(), nullptr);
+  answer->accept(end.front());
+  EXPECT_EQ(answer->permitted(), nullptr);
+  answer->accept(mark.front());
+  answer->accept(seven.front());
+  answer->take_back(before.size() + 3);
+  EXPECT_EQ(answer->permitted(), nullptr);
+  answer->accept(mark.front());
+  EXPECT_NE(answer->permitted(), nullptr);
+}
+
+TEST(Constraint, WhatATriggerDoesNotBeginIsLeftAlone) {
+  const auto answer = from_trigger(R"(root ::= "<7>")", {GrammarTrigger::Kind::kPattern, "(<)[a-z]"});
+  for (const Token token : tokens_of("is <b")) answer->accept(token);
+  EXPECT_EQ(answer->permitted(), nullptr);
+  EXPECT_FALSE(answer->failed());
+  answer->accept(tokens_of("7").front());
+  answer->take_back(1);
+  EXPECT_EQ(answer->permitted(), nullptr);
 }
 
 TEST(Constraint, WhatIsNoGrammarThrows) {

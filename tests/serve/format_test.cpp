@@ -7,7 +7,10 @@
 #include <iterator>
 #include <set>
 
+#include "grammar/grammars.h"
 #include "serve/http_client.h"
+#include "serve/json_body.h"
+#include "serve/request_reader.h"
 #include "serve/served.h"
 #include "support/tiny_model.h"
 
@@ -20,11 +23,11 @@ constexpr const char* kChat = "/v1/chat/completions";
 constexpr const char* kText = "/v1/completions";
 
 // Of a family that begins what it says by a mark, where it does not call at once.
-std::string calling_template() {
-  std::ifstream file(std::filesystem::path(SLUICE_SOURCE_DIR) /
-                     ".venv/llama/share/llama-common/templates/CohereForAI-c4ai-command-r-plus-tool_use.jinja");
+std::string published_template(const std::string& name) {
+  std::ifstream file(std::filesystem::path(SLUICE_SOURCE_DIR) / ".venv/llama/share/llama-common/templates" / name);
   return {std::istreambuf_iterator<char>(file), {}};
 }
+std::string calling_template() { return published_template("CohereForAI-c4ai-command-r-plus-tool_use.jinja"); }
 
 const json kSchema = json::parse(R"({"type": "object", "properties": {"sky": {"enum": ["blue", "grey"]},
     "degrees": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["sky", "degrees"]})");
@@ -183,6 +186,46 @@ TEST(ServeFormat, CallsCanBeForced) {
     }
     EXPECT_EQ(same.size(), 1u);
   }
+}
+
+TEST(ServeFormat, CallsThatNobodyForcesAreOfTheirFormOnceTheyBegin) {
+  const std::string source = published_template("Qwen-Qwen2.5-7B-Instruct.jinja");
+  if (source.empty()) GTEST_SKIP() << "tools/setup installs the templates";
+  TinyModelSpec spec = narrow_model(4);
+  spec.context_length = 4096;
+  spec.chat_template = source;
+  const Session session = open_whole(write_tiny_model(spec, temp_path("calls_when_it_wants.gguf")));
+  const json tool = {{"type", "function"}, {"function", {{"name", "keep_weather"}, {"parameters", kSchema}}}};
+  json body = chat({{"tools", {tool}}, {"max_tokens", 24}, {"temperature", 1.0}, {"seed", 2}});
+  const auto grammar_of = [&](const json& body) {
+    const auto asked = read_chat(session, {}, parse_body(body.dump()).value());
+    EXPECT_TRUE(asked) << asked.error().message;
+    return asked->spec.sampling.grammar;
+  };
+  const AnswerGrammar grammar = grammar_of(body);
+  ASSERT_FALSE(grammar.triggers.empty());
+  const auto constraint = constrain_by(session.model().vocabulary(), session.model().n_logits())(grammar);
+  const auto write = [&](const std::string& text) {
+    const auto tokens = session.tokenizer().encode(text, false, false).value();
+    for (const Token token : tokens) constraint->accept(token);
+    return constraint->permitted();
+  };
+  EXPECT_EQ(write("It rains. "), nullptr) << "it need not call";
+  const TokenMask* permitted = write(grammar.triggers[0].text);
+  ASSERT_NE(permitted, nullptr);
+  EXPECT_FALSE(permitted->has(session.tokenizer().encode("?", false, false).value().front()));
+
+  const auto server = serve({}, session);
+  std::set<std::string> same;
+  for (const char* method : {"ar", "surge"}) {
+    body["method"] = method;
+    const HttpAnswer answer = post(server->address(), kChat, body);
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    same.insert(answer.json()["choices"][0].dump());
+  }
+  EXPECT_EQ(same.size(), 1u);
+  body["tool_choice"] = "none";
+  EXPECT_TRUE(grammar_of(body).empty());
 }
 
 TEST(ServeFormat, SeveralAnswersAndStreamsAreOfIt) {

@@ -44,6 +44,7 @@ class RandomMessages {
   }
   void fill(bool& x) { x = below(2) == 1; }
   void fill(Rule& x) { x = static_cast<Rule>(below(4)); }
+  void fill(GrammarTrigger::Kind& x) { x = static_cast<GrammarTrigger::Kind>(below(3)); }
   void fill(Row::Kind& x) { x = static_cast<Row::Kind>(below(2)); }
   void fill(KvType& x) { x = static_cast<KvType>(below(2)); }
   void fill(StageRecipe::Kind& x) { x = static_cast<StageRecipe::Kind>(below(4)); }
