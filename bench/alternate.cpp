@@ -1,24 +1,22 @@
-// Methods that hold the same conversations in one process, in turn and in changing order, so that a machine that grows
-// slower or faster favours none: what bench/concurrency measures with.
+// Methods that take turns on the same conversations in one process, so that a machine that grows slower or faster, and
+// where weights and cells lie in memory, favour none: what bench/concurrency measures with.
 //
-//   sluice_alternate [-m FILE] --prompts FILE --concurrency N [--methods ar,specpipe,surge] [--tokens N]
-//                    [--seconds SECONDS] [--others PART] [--change PART] [--first K] [--threads N]
+//   sluice_alternate [-m FILE] --prompts FILE --concurrency N [--methods ar,specpipe,surge] [--tokens N] [--passes N]
+//                    [--seconds SECONDS] [--others PART] [--threads N]
 //
-// FILE has a message a line; N of them at a time are in flight, on one engine that goes on from group to group and from
-// method to method, as a server's does: so what it learns of passes, and where its weights and cells lie in memory,
-// which changes its speed by some per cent, is the same for all of them. Measured is from when all have their first
-// token until one has its last; the first group of conversations only warms the engine up, and the others come in
-// pairs, there and back. In each group the first method has a turn before the others and one after them. A group is
-// void and comes again where other processes took more than --others of the processors' time in one of its turns, or
-// these two differ by more than --change (some machines have two speeds, for ten seconds each). Prints one JSON object:
-// of each method the tokens and the seconds, what entered as guesses and came true, the batches, the coordinator's CPU
-// seconds, and how many groups were void.
+// FILE has a message a line; N of them at a time are in flight, on one engine that goes on from group to group, as a
+// server's does. From when all have their first token until one has its last, all change their method every N passes,
+// in the order there and back: a turn is so short that a machine of two speeds, which lasts for seconds, is as fast for
+// one method as for the next. A turn begins when what was under way at the change has come out, and those of a sweep
+// count if all of it was run. A group is void and comes again where other processes took more than --others of the
+// processors' time; the first one only warms the engine up. Prints one JSON object: of each method the tokens and the
+// seconds, what entered as guesses and came true, the passes, the coordinator's CPU seconds, and how many groups were
+// void.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
@@ -38,7 +36,6 @@ using namespace sluice;
 using Clock = std::chrono::steady_clock;
 
 constexpr int32_t kMostVoid = 100;  // groups that others disturb
-constexpr double kShortTurn = 1.0;  // seconds, of turns that differ by more than the machine's speed does
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -46,8 +43,6 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 struct Sums {
   int64_t tokens = 0, guesses = 0, right = 0, batches = 0;  // right: guesses that came true
   double seconds = 0, coordinator_seconds = 0;
-
-  double speed() const { return static_cast<double>(tokens) / seconds; }
 
   Sums& operator+=(const Sums& more) {
     tokens += more.tokens;
@@ -57,6 +52,10 @@ struct Sums {
     seconds += more.seconds;
     coordinator_seconds += more.coordinator_seconds;
     return *this;
+  }
+  Sums operator-(const Sums& less) const {
+    return {tokens - less.tokens,   guesses - less.guesses, right - less.right,
+            batches - less.batches, seconds - less.seconds, coordinator_seconds - less.coordinator_seconds};
   }
 };
 
@@ -87,104 +86,101 @@ class Others {
   double busy_, own_;
 };
 
-// Conversations at a time by one method.
-class Talks {
- public:
-  Talks(std::string method, Engine& engine) : method_(std::move(method)), engine_(&engine) {}
-
-  Status begin(const Session& session, std::span<const std::string> messages) {
-    sums_ = {.batches = -engine_->batches(), .coordinator_seconds = -engine_->coordinator_seconds()};
-    ended_ = false;
-    for (const std::string& message : messages) {
-      SLUICE_TRY(auto prompt, session.encode({{"user", message}}));
-      SLUICE_TRY(const auto request, engine_->submit(session.spec(std::move(prompt), method_)));
-      requests_.push_back(request);
-    }
-    const auto silent = [&](RequestId request) { return engine_->request(request).n_answer() == 0; };
-    while (!ended_ && std::any_of(requests_.begin(), requests_.end(), silent))
-      SLUICE_TRY_STATUS(step().map([](auto) {}));
-    return {};
-  }
-
-  // Until one of them ends.
-  Status go_on() {
-    const auto start = Clock::now();
-    while (!ended_) {
-      SLUICE_TRY(const int64_t more, step());
-      sums_.tokens += more;
-    }
-    sums_.seconds += seconds_since(start);
-    return {};
-  }
-
-  // What came of them; what is left of them is dropped.
-  Result<Sums> end() {
-    for (const RequestId request : requests_) {
-      sums_.guesses += engine_->request(request).stats.drafted;
-      sums_.right += engine_->request(request).stats.accepted;
-      engine_->cancel(request);
-    }
-    sums_.batches += engine_->batches();
-    sums_.coordinator_seconds += engine_->coordinator_seconds();
-    while (engine_->busy()) SLUICE_TRY_STATUS(step().map([](auto) {}));
-    for (const RequestId request : requests_) engine_->release(request);
-    requests_.clear();
-    return sums_;
-  }
-
- private:
-  Result<int64_t> step() {
-    SLUICE_TRY(const auto progress, engine_->step());
-    int64_t n = 0;
-    for (const Progress& news : progress) {
-      n += static_cast<int64_t>(news.tokens.size());
-      ended_ = ended_ || news.finish != Finish::kNone;
-    }
-    return n;
-  }
-
-  std::string method_;
-  Engine* engine_;
-  std::vector<RequestId> requests_;
-  Sums sums_;
-  bool ended_ = false;  // one of them has
-};
-
 struct Options {
   SessionOptions session;
   std::string prompts;
   std::vector<std::string> methods = {"ar", "specpipe", "surge"};
   int32_t concurrency = 1;
-  size_t first = 0;    // of the methods beside the first, which begins
+  int32_t passes = 8;  // a turn
   double seconds = 2;  // of each method at least
   double others = 1;   // may take so much of the processors' time
-  double change = 1;   // of the first method's speed, a log, that is still the machine as it was
 };
 
-// The same conversations by one method after another, between two turns of the first. Gives whether the machine was
-// left alone meanwhile, and its speed stayed the same.
-Result<bool> hold(const Options& options, const Session& session, std::span<const std::string> messages, size_t group,
-                  std::vector<Talks>& talks, std::vector<Sums>& sums) {
-  bool alone = true;
-  const auto turn = [&](size_t method) -> Result<Sums> {
-    SLUICE_TRY_STATUS(talks[method].begin(session, messages));
-    const Others around;
-    SLUICE_TRY_STATUS(talks[method].go_on());
-    alone = alone && around.part() <= options.others;
-    return talks[method].end();
-  };
-  const size_t n = talks.size() - 1;  // methods beside the first
-  SLUICE_TRY(const Sums before, turn(0));
-  for (size_t i = 0; i < n; ++i) {
-    const size_t method = 1 + ((group % 2 == 0 ? i : n - 1 - i) + options.first + group / 2) % n;
-    SLUICE_TRY(sums[method], turn(method));
+// Conversations at a time, of which each method does a part.
+class Talks {
+ public:
+  Talks(const Options& options, Engine& engine) : options_(options), engine_(engine) {}
+
+  // Until one of them ends; what came of whole sweeps is added to `sums`, by method.
+  Status hold(const Session& session, std::span<const std::string> messages, std::vector<Sums>& sums) {
+    SLUICE_TRY_STATUS(begin(session, messages));
+    std::vector<size_t> sweep;
+    for (size_t i = 0; i < sums.size(); ++i) sweep.push_back(i);
+    for (size_t i = sums.size(); i-- > 0;) sweep.push_back(i);
+    while (!ended_) {
+      std::vector<Sums> more(sums.size());
+      for (const size_t method : sweep) SLUICE_TRY_STATUS(turn(options_.methods[method], more[method]));
+      if (!ended_)
+        for (size_t i = 0; i < sums.size(); ++i) sums[i] += more[i];
+    }
+    return end();
   }
-  SLUICE_TRY(const Sums after, turn(0));
-  sums[0] += before;
-  sums[0] += after;
-  const double change = std::abs(std::log(before.speed() / after.speed()));
-  return alone && (std::min(before.seconds, after.seconds) < kShortTurn || change <= options.change);
-}
+
+ private:
+  Status begin(const Session& session, std::span<const std::string> messages) {
+    for (const std::string& message : messages) {
+      SLUICE_TRY(auto prompt, session.encode({{"user", message}}));
+      SLUICE_TRY(const auto request, engine_.submit(session.spec(std::move(prompt), options_.methods.front())));
+      requests_.push_back(request);
+    }
+    const auto silent = [&](RequestId request) { return engine_.request(request).n_answer() == 0; };
+    while (!ended_ && std::any_of(requests_.begin(), requests_.end(), silent)) SLUICE_TRY_STATUS(pass());
+    return {};
+  }
+
+  Status turn(const std::string& method, Sums& sums) {
+    for (const RequestId request : requests_) {
+      const auto& sources = engine_.request(request).spec.sources;
+      if (!ended_) SLUICE_TRY_STATUS(engine_.set_method(request, method, sources));
+    }
+    SLUICE_TRY_STATUS(pass());
+    const Sums before = now();
+    const auto start = Clock::now();
+    for (int32_t i = 0; i < options_.passes; ++i) SLUICE_TRY_STATUS(pass());
+    sums += {.seconds = seconds_since(start)};
+    sums += now() - before;
+    return {};
+  }
+
+  // Until the next verdicts.
+  Status pass() {
+    for (bool news = false; !news && !ended_;) {
+      SLUICE_TRY(const auto progress, engine_.step());
+      for (const Progress& of : progress) {
+        n_tokens_ += std::ssize(of.tokens);
+        news = news || !of.tokens.empty();
+        ended_ = ended_ || of.finish != Finish::kNone;
+      }
+    }
+    return {};
+  }
+
+  // So far.
+  Sums now() const {
+    Sums sums{.tokens = n_tokens_, .batches = engine_.batches(), .coordinator_seconds = engine_.coordinator_seconds()};
+    for (const RequestId request : requests_) {
+      sums.guesses += engine_.request(request).stats.drafted;
+      sums.right += engine_.request(request).stats.accepted;
+    }
+    return sums;
+  }
+
+  // What is left of them is dropped.
+  Status end() {
+    for (const RequestId request : requests_) engine_.cancel(request);
+    while (engine_.busy()) SLUICE_TRY_STATUS(engine_.step().map([](auto) {}));
+    for (const RequestId request : requests_) engine_.release(request);
+    requests_.clear();
+    ended_ = false;
+    return {};
+  }
+
+  const Options& options_;
+  Engine& engine_;
+  std::vector<RequestId> requests_;
+  int64_t n_tokens_ = 0;
+  bool ended_ = false;  // one of them has
+};
 
 Result<nlohmann::json> run(const Options& options) {
   std::vector<std::string> messages;
@@ -195,22 +191,21 @@ Result<nlohmann::json> run(const Options& options) {
 
   SLUICE_TRY(const Session session, Session::open(options.session, Heads::kGiven, options.methods));
   SLUICE_TRY(const auto engine, session.make_engine(options.methods.back(), options.concurrency));
-  std::vector<Talks> talks;
-  for (const std::string& method : options.methods) talks.emplace_back(method, *engine);
-  std::vector<Sums> sums(talks.size());
+  Talks talks(options, *engine);
+  std::vector<Sums> sums(options.methods.size());
   const auto too_little = [&](const Sums& each) { return each.seconds < options.seconds; };
-  int32_t n_void = 0;
-  int32_t counted = -1;  // groups: of the first pages come, and is learnt what passes take
-  for (size_t group = 0; counted % 2 != 0 || std::ranges::any_of(sums, too_little); ++group) {
+  int32_t n_void = 0, n_empty = 0;
+  for (size_t group = 0; std::ranges::any_of(sums, too_little); ++group) {
     std::vector<Sums> more(sums.size());
     const size_t begin = group * n % (messages.size() - n + 1);
-    SLUICE_TRY(const bool good, hold(options, session, std::span(messages).subspan(begin, n), group, talks, more));
-    if (!good) {
-      if (++n_void > kMostVoid) return input_error("others never leave this machine alone, or its speed never stays");
-      continue;
+    const Others around;
+    SLUICE_TRY_STATUS(talks.hold(session, std::span(messages).subspan(begin, n), more));
+    if (more.front().batches == 0 && ++n_empty == kMostVoid) return input_error("--tokens are too few for --passes");
+    if (around.part() > options.others) {
+      if (++n_void > kMostVoid) return input_error("others never leave this machine alone");
+    } else if (group > 0) {
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += more[i];
     }
-    if (++counted == 0) continue;
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] += more[i];
   }
   nlohmann::json out = {{"void", n_void}};
   for (size_t i = 0; i < sums.size(); ++i)
@@ -226,7 +221,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Methods in turn on the same conversations"};
   Options options;
   options.session.context = 512;
-  options.session.request.max_tokens = 128;
+  options.session.request.max_tokens = 192;
   options.session.request.ignore_end = true;
   app.add_option("-m,--model", options.session.model, "GGUF file");
   app.add_option("--threads", options.session.threads, "CPU threads");
@@ -234,11 +229,10 @@ int main(int argc, char** argv) {
   app.add_option("--prompts", options.prompts, "a message a line")->required();
   app.add_option("--methods", options.methods, "of these")->delimiter(',')->capture_default_str();
   app.add_option("--concurrency", options.concurrency, "conversations at a time")->capture_default_str();
-  app.add_option("--first", options.first, "which of the methods beside the first begins")->capture_default_str();
+  app.add_option("--passes", options.passes, "a turn")->capture_default_str();
   app.add_option("--seconds", options.seconds, "of each method at least")->capture_default_str();
   app.add_option("--others", options.others, "part of the processors' time that others may take")
       ->capture_default_str();
-  app.add_option("--change", options.change, "by which the first method's two turns may differ")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const auto out = run(options);
   if (!out) return std::fprintf(stderr, "%s\n", out.error().message.c_str()), 2;
