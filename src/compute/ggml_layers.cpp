@@ -61,7 +61,6 @@ std::string GgmlLayers::what() const {
 }
 
 // --- weights
-// -------------------------------------------------------------------------------------------------------------
 
 ggml_tensor* GgmlLayers::declare_matrix(const Tensor& matrix) {
   if (!matrix) return nullptr;
@@ -133,7 +132,6 @@ Status GgmlLayers::load(const StageWeights& weights) {
 }
 
 // --- passes
-// --------------------------------------------------------------------------------------------------------------
 
 std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build(LayerRange part, int32_t n_attended) {
   auto pass = std::make_unique<Pass>(kNodesOfLayer * static_cast<size_t>(part.count()) + kNodes);
