@@ -1,6 +1,7 @@
 // How fast one StageRunner decodes and prefills: the figures that bench/vs_llama.py sets beside llama-bench.
 //
-//   speed -m FILE [--threads N] [--prompt N] [--decode N] [--repeat N] [--kv f16|f32]
+//   speed -m FILE [--threads N] [--prompt N] [--decode N] [--repeat N] [--kv f16|f32] [--device ggml:NAME [--width-lock
+//   N]]
 //
 // Prints one JSON object: medians over the repetitions.
 #include <CLI/CLI.hpp>
@@ -81,12 +82,14 @@ int main(int argc, char** argv) {
   app.add_option("--decode", decode, "tokens decoded after the prompt")->capture_default_str();
   app.add_option("--repeat", repeat, "repetitions")->capture_default_str();
   app.add_option("--kv", kv, "KV type")->check(CLI::IsMember({"f16", "f32"}))->capture_default_str();
+  StageOptions options;
+  app.add_option("--device", options.device, "cpu, or a device of ggml's")->capture_default_str();
+  app.add_option("--width-lock", options.width_lock, "rows of its passes; 0: no lock")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   if (!kernels::use_kernels_of_environment()) return 2;
 
   const auto model = ModelFile::open(path);
   if (!model) return std::fprintf(stderr, "%s\n", model.error().message.c_str()), 2;
-  StageOptions options;
   options.range = {0, model->hparams().n_layers};
   options.kv = kv == "f16" ? KvType::kF16 : KvType::kF32;
   options.n_cells = prompt + decode;
@@ -107,7 +110,9 @@ int main(int argc, char** argv) {
     for (int32_t token = 0; token < decode; ++token) stream.feed(1);
     decode_seconds.push_back(seconds_since(start));
   }
-  const nlohmann::json out = {{"threads", threads},
+  const nlohmann::json out = {{"device", options.device},
+                              {"exactness", name((*runner)->exactness())},
+                              {"threads", threads},
                               {"prompt", prompt},
                               {"decode", decode},
                               {"load_seconds", load_seconds},

@@ -3,7 +3,7 @@
 
     bench/vs_llama.py --ours build/bench/sluice_speed --llama-bench llama.cpp/build/bin/llama-bench MODEL.gguf …
 
-With --widths, batches of a few tokens, ours and llama.cpp's from an empty cache. Prints the median of each figure and the ratio ours / llama.cpp (above 1: ours is faster). `cpu` divides tokens by the
+With --device (ggml:cpu, ggml:cuda0) a stage there, with --width-lock N, instead of our own kernels. With --widths, batches of a few tokens, ours and llama.cpp's from an empty cache. Prints the median of each figure and the ratio ours / llama.cpp (above 1: ours is faster). `cpu` divides tokens by the
 processor time of a process instead of by elapsed time: the figure to look at when the machine is not idle.
 """
 
@@ -30,7 +30,8 @@ def repetitions(args, prompt, decode):
 
 def ours(args, model, threads, prompt, decode):
     out, cpu = run([args.ours, "-m", model, "--threads", str(threads), "--prompt", str(prompt), "--decode", str(decode),
-                    "--repeat", str(repetitions(args, prompt, decode))])
+                    "--repeat", str(repetitions(args, prompt, decode)), "--device", args.device,
+                    "--width-lock", str(args.width_lock)])
     figures = json.loads(out)
     rate = 1e3 / figures["decode_ms_per_token"] if decode else figures["prefill_tokens_per_second"]
     return rate, cpu
@@ -58,6 +59,8 @@ def main():
     parser.add_argument("models", nargs="+")
     parser.add_argument("--ours", default="build/bench/sluice_speed")
     parser.add_argument("--llama-bench", default="llama-bench")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--width-lock", type=int, default=0, help="rows of every pass there; 0: no lock")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--decode", type=int, default=128)

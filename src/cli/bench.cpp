@@ -255,6 +255,7 @@ class Bench {
   }
 
   Status write(const BenchReport& report, bool last) const {
+    const auto forks = options_.session.same_tokens() ? report.forks_per_1000() : std::nullopt;
     return results_.write({{"data", options_.data},
                            {"tasks", options_.tasks},
                            {"methods", options_.methods},
@@ -265,7 +266,8 @@ class Bench {
                           {{"summary", report.summary()},
                            {"complete", report.conversations() == points().size()},
                            {"identical", agreement(report, /*exact=*/true)},
-                           {"methods_agree", agreement(report, /*exact=*/false)}},
+                           {"methods_agree", agreement(report, /*exact=*/false)},
+                           {"forks_per_1000", forks ? json(*forks) : json()}},
                           last);
   }
 

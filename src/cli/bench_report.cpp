@@ -57,8 +57,12 @@ void BenchReport::add(const BenchResults::Conversation& conversation) {
   const BenchKey& key = conversation.key;
   const auto [cell, is_first] = cells_.try_emplace({key.method, key.temp, key.task, key.concurrency});
   if (cell->second.load && (is_first || !options_->together(key.concurrency))) cell->second.load->begin_load();
-  for (const json& run : conversation.turns)
-    if (options_->turns == 0 || run["turn"].get<int32_t>() < options_->turns) add_run(key, run);
+  bool same = true;
+  for (const json& run : conversation.turns) {
+    if (options_->turns > 0 && run["turn"].get<int32_t>() >= options_->turns) continue;
+    add_run(key, run);
+    same = same && compare(key, run);
+  }
 }
 
 void BenchReport::add_run(const BenchKey& key, const json& run) {
@@ -90,21 +94,29 @@ void BenchReport::add_run(const BenchKey& key, const json& run) {
     relay_.seconds_per_step += (*relay)["seconds_per_step"].get<double>();
   }
   out_of_range_ += run.value("states_out_of_range", uint64_t{0});
-  compare(key, run);
 }
 
-void BenchReport::compare(const BenchKey& key, const json& run) {
+bool BenchReport::compare(const BenchKey& key, const json& run) {
   const json& tokens = run["tokens"];
   const auto turn = run["turn"].get<size_t>();
   const auto [reference, is_first] = reference_.try_emplace({key.task, key.id, key.temp, turn}, tokens);
   const json& want = reference->second;
-  compared_ = compared_ || !is_first;
-  if (is_first || want == tokens || !difference_.empty()) return;
+  if (is_first) return true;
   size_t at = 0;
   while (at < want.size() && at < tokens.size() && want[at] == tokens[at]) ++at;
+  const bool same = want == tokens;
+  n_compared_ += static_cast<int64_t>(same ? at : at + 1);
+  n_forks_ += same ? 0 : 1;
+  if (same || !difference_.empty()) return same;
   difference_ = fmt::format("{} {} turn {} temperature {}: {} differs at token {}", key.task, key.id, turn + 1,
                             key.temp, key.method, at);
   if (options_->concurrency.size() > 1) difference_ += fmt::format(" with {} in flight", key.concurrency);
+  return false;
+}
+
+std::optional<double> BenchReport::forks_per_1000() const {
+  if (n_compared_ == 0) return std::nullopt;
+  return 1000.0 * static_cast<double>(n_forks_) / static_cast<double>(n_compared_);
 }
 
 double BenchReport::speedup(const CellKey& key) const {
@@ -193,8 +205,10 @@ std::string BenchReport::table() const {
 
 // Other rules give other tokens, method by method.
 std::string BenchReport::agreement_line() const {
-  const bool compared = compared_ && options_->session.same_tokens();
-  const std::string same = difference_.empty() ? "yes" : difference_;
+  const auto forks = forks_per_1000();
+  const bool compared = forks && options_->session.same_tokens();
+  const std::string same =
+      difference_.empty() ? "yes" : fmt::format("{}; {:.2g} forks in 1,000 tokens", difference_, forks.value_or(0));
   if (options_->session.exact()) return compared ? "identical: " + same + "\n" : "";
   std::string out = kInexact + (compared ? "; the methods agree: " + same : std::string()) + "\n";
   if (out_of_range_ > 0) out += out_of_range_text(out_of_range_) + "\n";

@@ -30,6 +30,8 @@ class BenchReport {
   nlohmann::json summary() const;
   // The first answer that differs from the reference, in words; empty if there is none.
   const std::string& difference() const { return difference_; }
+  // How often an answer left the reference, of 1,000 tokens up to there; none if nothing was compared.
+  std::optional<double> forks_per_1000() const;
   // Of all runs; see the line of the table.
   const Pace& pace() const { return pace_; }
   // The tasks of the table's columns.
@@ -59,7 +61,8 @@ class BenchReport {
   using CellKey = std::tuple<std::string, float, std::string, int32_t>;  // method, temperature, task, concurrency
 
   void add_run(const BenchKey& key, const nlohmann::json& run);
-  void compare(const BenchKey& key, const nlohmann::json& run);
+  // Whether it is the same as the reference.
+  bool compare(const BenchKey& key, const nlohmann::json& run);
   double speedup(const CellKey& key) const;
   std::string energy_line() const;
   std::string agreement_line() const;
@@ -71,7 +74,8 @@ class BenchReport {
   std::map<CellKey, Cell> cells_;
   std::map<std::tuple<std::string, std::string, float, size_t>, nlohmann::json>  // by task, id, temperature, turn
       reference_;
-  bool compared_ = false;  // two answers to the same
+  // Of answers to the same: a conversation counts up to its first token that differs.
+  int64_t n_compared_ = 0, n_forks_ = 0;
   std::string difference_;
   Pace pace_;
   uint64_t out_of_range_ = 0;  // numbers of states that f16 could not hold

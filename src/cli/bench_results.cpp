@@ -77,6 +77,7 @@ BenchSettings later_settings(const BenchOptions& options) {
   settings.emplace_back("chat_template_file", options.session.chat_template_file);
   settings.emplace_back("devices", options.session.devices);
   settings.emplace_back("draft_device", options.session.draft_device);
+  settings.emplace_back("width_lock", options.session.width_lock);
   return settings;
 }
 

@@ -88,9 +88,7 @@ void add_draft_option(CLI::App& command, std::vector<std::string>& drafts) {
       ->check(not_empty("a GGUF file"));
 }
 
-namespace {
-
-void add_devices(CLI::App& command, SessionOptions& options) {
+void add_device_options(CLI::App& command, SessionOptions& options) {
   add_list_option(
       command, "--device", options.devices,
       "Devices of the target's stages, one for all or one each, e.g. ggml:cuda0,ggml:cuda1 for two stages: cpu "
@@ -102,9 +100,10 @@ void add_devices(CLI::App& command, SessionOptions& options) {
                   "Device of draft models, likewise; trained heads stay on the CPU")
       ->capture_default_str()
       ->transform(in_lower_case());
+  add_value(command, "--width-lock", options.width_lock, whole_number(0, kMostWidthLock),
+            "Rows of every pass on devices of ggml's, so that all methods give the same tokens there; 0: as many as "
+            "there are, which is faster, and tokens may differ (greedy-checked)");
 }
-
-}  // namespace
 
 void add_engine_options(CLI::App& command, SessionOptions& options) {
   RequestSpec& request = options.request;
@@ -172,7 +171,7 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
                      "File that keeps what --compute lazy has computed, for other schedules over the same texts, and "
                      "for --compute stored");
   begin_group(command, "Memory and devices");
-  add_devices(command, options);
+  add_device_options(command, options);
   add_checked(command, "-c,--context", options.context, whole_number(2),
               "Context in tokens (default: the model's, at most " + std::to_string(policy::kDefaultContext) + ")");
   add_kv_option(command, options.kv, "Type of the KV cache; it changes bits");

@@ -55,6 +55,9 @@ CLI::Option& add_choices(CLI::App& command, const std::string& name, std::vector
               ->check(one_of(names_of(choices)));
 }
 
+// --device, --draft-device and --width-lock.
+void add_device_options(CLI::App& command, SessionOptions& options);
+
 // What --temp and --temps take.
 CLI::Validator temperature();
 

@@ -1,6 +1,8 @@
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
@@ -8,11 +10,36 @@
 #include "cli/output.h"
 #include "cli/planner.h"
 #include "cli/progress.h"
+#include "compute/ggml_device.h"
 #include "plan/measure.h"
 
 namespace sluice {
 
 namespace {
+
+// Bytes are null where a device doesn't say.
+nlohmann::json devices_here() {
+  const auto bytes = [](int64_t n) { return n > 0 ? nlohmann::json(n) : nlohmann::json(); };
+  nlohmann::json all = nlohmann::json::array();
+  for (const GgmlDeviceText& device : ggml_devices())
+    all.push_back({{"name", device.name},
+                   {"description", device.description},
+                   {"memory", bytes(device.memory)},
+                   {"memory_free", bytes(device.memory_free)}});
+  return all;
+}
+
+std::string devices_text() {
+  constexpr double kGib = 1 << 30;
+  std::string out = "devices for --device: cpu";
+  for (const GgmlDeviceText& device : ggml_devices()) {
+    out += fmt::format("\n  {}, {}", device.name, device.description);
+    if (device.memory > 0)
+      out += fmt::format(", {:.1f} GiB, {:.1f} of it free", static_cast<double>(device.memory) / kGib,
+                         static_cast<double>(device.memory_free) / kGib);
+  }
+  return out + "\n";
+}
 
 // Measures this machine, and no more: the profile `local`.
 Status measure(const PlanOptions& options) {
@@ -21,18 +48,26 @@ Status measure(const PlanOptions& options) {
   if (options.out.empty()) std::filesystem::create_directories(path.parent_path(), ignored);
   SLUICE_TRY_STATUS(check_writable("--out", path.string()));
   SLUICE_TRY(const Session session, Session::open(options.session));
-  SLUICE_TRY(const Profile profile, measure_here(session, options.session.kv, session.options().threads));
+  SLUICE_TRY(const Profile profile, measure_here(session, session.options().threads));
   SLUICE_TRY_STATUS(write_profile(profile, path.string()));
-  if (options.json) return print(nlohmann::json{{"profile", path.string()}}.dump() + "\n");
+  if (options.json)
+    return print(
+        nlohmann::json{{"profile", path.string()}, {"device", session.options().device(0)}, {"devices", devices_here()}}
+            .dump() +
+        "\n");
   return print(
       fmt::format("{}: measured; use it with --profile {}\n"
-                  "a layer of {} takes {:.0f} us at width 1 and {:.0f} us at width 16, the head {:.0f} us\n",
-                  path.string(), options.out.empty() ? "local" : path.string(), session.model().hparams().name,
-                  profile.layer.at(1) * 1e6, profile.layer.at(16) * 1e6, profile.head.at(1) * 1e6));
+                  "on {} a layer of {} takes {:.0f} us at width 1 and {:.0f} us at width 16, the head {:.0f} us\n"
+                  "{}",
+                  path.string(), options.out.empty() ? "local" : path.string(), session.options().device(0),
+                  session.model().hparams().name, profile.layer.at(1) * 1e6, profile.layer.at(16) * 1e6,
+                  profile.head.at(1) * 1e6, devices_text()));
 }
 
 Status plan(const CLI::App& command, PlanOptions options) {
   const auto given = [&](const char* option) { return command.count(option) > 0; };
+  if (std::ranges::adjacent_find(options.session.devices, std::not_equal_to<>()) != options.session.devices.end())
+    return input_error("--device names several devices, and one is measured for all stages: give one, or --profile");
   if (!given("--stages") && !given("--profile") && !given("--hosts")) {
     for (const char* option : {"--data", "--tasks", "--limit", "--max-tokens", "--seconds", "--memo"})
       if (given(option))
@@ -65,6 +100,7 @@ void add_plan(CLI::App& app, Action& action) {
       "Examples:\n"
       "  sluice plan\n"
       "  sluice plan -m model.gguf --draft small.gguf --threads 1 --out one-core.json\n"
+      "  sluice plan --device ggml:cuda0\n"
       "  sluice plan --stages 8 --profile paper-8x --tasks code\n"
       "  sluice plan --hosts hosts.toml -m model.gguf --draft small.gguf");
   add_model_option(command, session.model);
@@ -81,6 +117,7 @@ void add_plan(CLI::App& app, Action& action) {
                      "Where to write what was measured (default: " + local_profile_path() + ", or beside the plan)");
   command.add_option("--threads", session.threads, "CPU threads a stage (default: the cores shared by the stages)")
       ->check(whole_number(1, 256));
+  add_device_options(command, session);
   add_kv_option(command, session.kv);
   command.add_option("--data", options->data,
                      "Folder with the prompt files (default: code, math and chat, which come with the program)");

@@ -39,24 +39,40 @@ class Deadline {
   std::chrono::steady_clock::time_point end_;
 };
 
-// Passes of models on this machine, in the order in which they are given.
-Result<std::vector<Profile>> measure_models(const std::vector<const ModelFile*>& models, KvType kv, int32_t threads) {
+struct ToMeasure {
+  const ModelFile* model;
+  StageOptions with;  // as measure_profile() reads it
+};
+
+// Passes on this machine, in the order in which they are given.
+Result<std::vector<Profile>> measure_models(const std::vector<ToMeasure>& models) {
   std::vector<Profile> measured;
   ProgressBar bar("measuring");
-  for (const ModelFile* model : models) {
-    SLUICE_TRY(measured.emplace_back(), measure_profile(*model, kv, threads, [&](double share) {
+  for (const auto& [model, with] : models) {
+    SLUICE_TRY(Profile profile, measure_profile(*model, with, [&](double share) {
                  bar.show((static_cast<double>(measured.size()) + share) / static_cast<double>(models.size()));
                  return !interrupted();
                }));
+    measured.push_back(std::move(profile));
   }
   bar.finish();
   if (interrupted()) return interrupted_error("nothing was written");
   return measured;
 }
 
-std::vector<const ModelFile*> drafts_of(const Session& session) {
-  std::vector<const ModelFile*> drafts;
-  for (const ModelFile& draft : session.drafts()) drafts.push_back(&draft);
+ToMeasure on(const std::string& device, const ModelFile& model, const Session& session, int32_t threads) {
+  StageOptions with;
+  with.kv = session.options().kv;
+  with.threads = threads;
+  with.device = device;
+  with.width_lock = session.options().width_lock;
+  return {&model, std::move(with)};
+}
+
+std::vector<ToMeasure> drafts_of(const Session& session, int32_t threads) {
+  std::vector<ToMeasure> drafts;
+  for (const ModelFile& draft : session.drafts())
+    drafts.push_back(on(session.options().draft_device, draft, session, threads));
   return drafts;
 }
 
@@ -164,8 +180,8 @@ class Planner {
   Result<std::vector<Place>> place_of_this_machine(PlanKey& key) {
     const auto n_stages = static_cast<int32_t>(session_.cuts().size());
     const int32_t asked = options_.session.threads;
-    SLUICE_TRY(Profile profile, measure_here(session_, options_.session.kv,
-                                             asked > 0 ? asked : std::max(1, session_.options().threads / n_stages)));
+    SLUICE_TRY(Profile profile,
+               measure_here(session_, asked > 0 ? asked : std::max(1, session_.options().threads / n_stages)));
     key.pace = "";
     return std::vector<Place>{{.hosts = {}, .profile = std::move(profile), .cuts = session_.cuts(), .draft = {}}};
   }
@@ -175,7 +191,7 @@ class Planner {
   Result<std::vector<Place>> places_of_hosts(const Texts& texts, PlanKey& key) {
     Place all{.hosts = options_.session.hosts, .profile = {}, .cuts = {}, .draft = {}};
     SLUICE_TRY(all.profile, measure_there(key));
-    SLUICE_TRY(const auto drafts, measure_models(drafts_of(session_), options_.session.kv, session_.options().threads));
+    SLUICE_TRY(const auto drafts, measure_models(drafts_of(session_, session_.options().threads)));
     add_drafts(session_, drafts, all.profile);
     const auto asked = draft_place_asked_for();
     if (const auto& on = options_.session.draft_on)
@@ -425,10 +441,10 @@ class Planner {
 
 }  // namespace
 
-Result<Profile> measure_here(const Session& session, KvType kv, int32_t threads) {
-  std::vector<const ModelFile*> models = drafts_of(session);
-  models.insert(models.begin(), &session.model());
-  SLUICE_TRY(auto measured, measure_models(models, kv, threads));
+Result<Profile> measure_here(const Session& session, int32_t threads) {
+  std::vector<ToMeasure> models = drafts_of(session, threads);
+  models.insert(models.begin(), on(session.options().device(0), session.model(), session, threads));
+  SLUICE_TRY(auto measured, measure_models(models));
   add_drafts(session, std::span(measured).subspan(1), measured.front());
   return std::move(measured.front());
 }

@@ -22,8 +22,9 @@ struct PlanOptions {
   bool json = false;
 };
 
-// Passes of the model, and of each draft model, on this machine. Threads: of each. Errors: interrupted.
-Result<Profile> measure_here(const Session& session, KvType kv, int32_t threads);
+// Passes of the model, and of each draft model, on their devices of this machine. Threads: of each. Errors:
+// interrupted, and as make_stage_runner()'s.
+Result<Profile> measure_here(const Session& session, int32_t threads);
 
 // Writes it. Errors name --out.
 Status write_profile(const Profile& profile, const std::string& path);

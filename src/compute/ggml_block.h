@@ -1,9 +1,9 @@
 // The operations of compute/block.h as nodes of a ggml graph: what they leave is a tensor that has yet to be computed.
 //
-// Attention: each row sees keys and values that are gathered for it alone, in the order of its path, from index 0 on,
-// without gaps. So the order in which a kernel adds them up depends on the path alone, wherever its cells lie and
-// whatever other branches there are (docs/devices.md, "Which bits does it promise?"). It costs a copy of its path a
-// row.
+// Attention, in one of two ways. Where bits must not move, each row sees keys and values that are gathered for it
+// alone, in the order of its path, from index 0 on, without gaps. So the order in which a kernel adds them up depends
+// on the path alone, wherever its cells lie and whatever other branches there are (docs/devices.md, "Which bits does it
+// promise?"). It costs a copy of its path a row. Else all rows see the cells where they are, under a mask.
 #pragma once
 
 #include <ggml.h>
@@ -33,8 +33,10 @@ struct GgmlInputs {
   ggml_tensor* hidden = nullptr;     // [rows, d_model] f32
   ggml_tensor* positions = nullptr;  // [rows] i32
   ggml_tensor* written = nullptr;    // [rows] i64: the cells that rows' keys and values go to
-  ggml_tensor* paths = nullptr;      // [rows, n] i32, flat: the cells of each row's path in its order, then any
-  ggml_tensor* mask = nullptr;       // [rows, 1, 1, n] f16: 0 for those of the path, else minus infinity
+  // [rows, n] i32, flat: the cells of each row's path in its order, then any. Null: rows see cells 0 … n - 1.
+  ggml_tensor* paths = nullptr;
+  // 0 for those of the path, else minus infinity: [rows, 1, 1, n] f16 with paths, else [rows, n].
+  ggml_tensor* mask = nullptr;
 };
 
 class GgmlBlock {
@@ -60,7 +62,7 @@ class GgmlBlock {
  private:
   ggml_tensor* turn(ggml_tensor* heads, int32_t n, ggml_tensor* norm) const;
   ggml_tensor* keep(ggml_tensor* cells, ggml_tensor* rows) const;
-  ggml_tensor* gather(ggml_tensor* cells) const;
+  ggml_tensor* seen(ggml_tensor* cells) const;
   int64_t rows() const { return inputs_.positions->ne[0]; }
 
   ggml_context* context_;

@@ -47,12 +47,17 @@ void set_threads(ggml_backend_t backend, int32_t threads) {
 
 }  // namespace
 
-std::vector<std::string> ggml_device_names() {
-  std::vector<std::string> names;
-  for (ggml_backend_dev_t device : devices())
-    if (std::string name = name_of(device); std::ranges::find(names, name) == names.end())
-      names.push_back(std::move(name));
-  return names;
+std::vector<GgmlDeviceText> ggml_devices() {
+  std::vector<GgmlDeviceText> texts;
+  for (ggml_backend_dev_t device : devices()) {
+    std::string name = name_of(device);
+    if (std::ranges::find(texts, name, &GgmlDeviceText::name) != texts.end()) continue;
+    size_t free = 0, total = 0;
+    ggml_backend_dev_memory(device, &free, &total);
+    texts.push_back({std::move(name), ggml_backend_dev_description(device), static_cast<int64_t>(total),
+                     static_cast<int64_t>(free)});
+  }
+  return texts;
 }
 
 Result<GgmlDevice> GgmlDevice::open(const std::string& asked, int32_t threads) {
@@ -60,7 +65,7 @@ Result<GgmlDevice> GgmlDevice::open(const std::string& asked, int32_t threads) {
   const auto found = std::ranges::find(all, lower(asked), name_of);
   if (found == all.end()) {
     std::string names = "cpu";
-    for (const std::string& name : ggml_device_names()) names += ", " + name;
+    for (const GgmlDeviceText& device : ggml_devices()) names += ", " + device.name;
     return input_error("there is no device '" + asked + "' here; there are " + names);
   }
   GgmlBackendPtr backend(ggml_backend_dev_init(*found, nullptr));

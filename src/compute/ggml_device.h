@@ -31,8 +31,13 @@ using GgmlBufferPtr = std::unique_ptr<ggml_backend_buffer, GgmlDeleter<ggml_back
 using GgmlContextPtr = std::unique_ptr<ggml_context, GgmlDeleter<ggml_free>>;
 using GgmlAllocatorPtr = std::unique_ptr<ggml_gallocr, GgmlDeleter<ggml_gallocr_free>>;
 
-// Those that are there, with the prefix, in lower case.
-std::vector<std::string> ggml_device_names();
+// One that is there, in words.
+struct GgmlDeviceText {
+  std::string name;                     // with the prefix, in lower case
+  std::string description;              // whose it is, as "NVIDIA H100 80GB HBM3"
+  int64_t memory = 0, memory_free = 0;  // bytes; 0: it doesn't say
+};
+std::vector<GgmlDeviceText> ggml_devices();
 
 // One device at work for one stage. Thread safety: none.
 class GgmlDevice {

@@ -15,8 +15,16 @@ constexpr int32_t kLeastCells = 256;  // kernels share out cells in such numbers
 constexpr int64_t kDoubledUpTo = 2048;
 constexpr size_t kNodesOfLayer = 64, kNodes = 64;
 
+int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
 // Whose rows nobody reads: of rows that fill a pass up, and what rows find behind the end of their paths.
 int32_t spare_cell(const StageOptions& options) { return options.n_cells; }
+
+// The spare one, too. Without a lock attention goes over all of them, whole tiles.
+int32_t all_cells(const StageOptions& options) {
+  const int64_t n = int64_t{options.n_cells} + 1;
+  return static_cast<int32_t>(options.width_lock > 0 ? n : round_up(n, kLeastCells));
+}
 
 template <class T>
 void send(ggml_tensor* to, const std::vector<T>& values) {
@@ -30,7 +38,11 @@ size_t numbers(size_t rows, int32_t width) { return rows * static_cast<size_t>(w
 int32_t ggml_attended_cells(int64_t n) {
   int64_t cells = kLeastCells;
   while (cells < n && cells < kDoubledUpTo) cells *= 2;
-  return static_cast<int32_t>(cells >= n ? cells : (n + kDoubledUpTo - 1) / kDoubledUpTo * kDoubledUpTo);
+  return static_cast<int32_t>(cells >= n ? cells : round_up(n, kDoubledUpTo));
+}
+
+int32_t ggml_pass_rows(int64_t n) {
+  return static_cast<int32_t>(n <= 8 ? n : n <= 64 ? round_up(n, 8) : round_up(n, 32));
 }
 
 Result<std::unique_ptr<GgmlLayers>> GgmlLayers::create(const ModelFile& model, const StageOptions& options,
@@ -50,10 +62,7 @@ GgmlLayers::GgmlLayers(GgmlDevice device, const ModelFile& model, const StageOpt
       options_(options),
       parts_(std::move(parts)),
       n_logits_(options.n_logits > 0 ? std::min(options.n_logits, model.n_logits()) : model.n_logits()),
-      passes_(parts_.size()),
-      hidden_(numbers(kGgmlPassRows, h_.d_model)),
-      positions_(kGgmlPassRows),
-      written_(kGgmlPassRows) {}
+      passes_(parts_.size()) {}
 
 std::string GgmlLayers::what() const {
   return "layers " + std::to_string(options_.range.first) + " to " + std::to_string(options_.range.last) + " with " +
@@ -83,7 +92,7 @@ GgmlLinear GgmlLayers::declare(const Tensor& weight, const Tensor& bias) {
 GgmlLayer GgmlLayers::declare(const LayerWeights& w) {
   const auto cells = [&] {
     const auto type = options_.kv == KvType::kF16 ? GGML_TYPE_F16 : GGML_TYPE_F32;
-    return ggml_new_tensor_2d(tensors_.get(), type, int64_t{h_.n_kv_heads} * h_.head_dim, options_.n_cells + 1);
+    return ggml_new_tensor_2d(tensors_.get(), type, int64_t{h_.n_kv_heads} * h_.head_dim, all_cells(options_));
   };
   return {.attention_norm = declare_vector(w.attention_norm),
           .ffn_norm = declare_vector(w.ffn_norm),
@@ -123,9 +132,12 @@ Status GgmlLayers::load(const StageWeights& weights) {
   for (const auto& [to, vector] : vectors_) {
     send(to, to_f32_vector(*vector));
   }
+  const size_t first = is_locked() ? static_cast<size_t>(spare_cell(options_)) : 0;
   for (const GgmlLayer& layer : layers_)  // a masked number must be a number
-    for (ggml_tensor* cells : {layer.keys, layer.values})
-      ggml_backend_tensor_memset(cells, 0, cells->nb[1] * static_cast<size_t>(spare_cell(options_)), cells->nb[1]);
+    for (ggml_tensor* cells : {layer.keys, layer.values}) {
+      const size_t begin = cells->nb[1] * first;
+      ggml_backend_tensor_memset(cells, 0, begin, ggml_nbytes(cells) - begin);
+    }
   matrices_.clear();
   vectors_.clear();
   return {};
@@ -133,14 +145,15 @@ Status GgmlLayers::load(const StageWeights& weights) {
 
 // --- passes
 
-std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build(LayerRange part, int32_t n_attended) {
+std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build(LayerRange part, Shape shape) {
   auto pass = std::make_unique<Pass>(kNodesOfLayer * static_cast<size_t>(part.count()) + kNodes);
   GgmlGraph& graph = pass->graph;
-  pass->inputs = {.hidden = graph.input(GGML_TYPE_F32, h_.d_model, kGgmlPassRows),
-                  .positions = graph.input(GGML_TYPE_I32, kGgmlPassRows),
-                  .written = graph.input(GGML_TYPE_I64, kGgmlPassRows),
-                  .paths = graph.input(GGML_TYPE_I32, int64_t{n_attended} * kGgmlPassRows),
-                  .mask = graph.input(GGML_TYPE_F16, n_attended, 1, 1, kGgmlPassRows)};
+  pass->inputs = {.hidden = graph.input(GGML_TYPE_F32, h_.d_model, shape.rows),
+                  .positions = graph.input(GGML_TYPE_I32, shape.rows),
+                  .written = graph.input(GGML_TYPE_I64, shape.rows),
+                  .paths = is_locked() ? graph.input(GGML_TYPE_I32, int64_t{shape.cells} * shape.rows) : nullptr,
+                  .mask = is_locked() ? graph.input(GGML_TYPE_F16, shape.cells, 1, 1, shape.rows)
+                                      : graph.input(GGML_TYPE_F16, shape.cells, shape.rows)};
   GgmlBlock operations(graph.context(), h_, pass->inputs, rope_factors_);
   ggml_tensor* x = pass->inputs.hidden;
   for (int32_t l = part.first; l < part.last; ++l)
@@ -149,27 +162,27 @@ std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build(LayerRange part, int32_t n_a
   return pass;
 }
 
-void GgmlLayers::build_head() {
-  head_ = std::make_unique<Pass>(kNodes);
-  GgmlGraph& graph = head_->graph;
-  head_->inputs.hidden = graph.input(GGML_TYPE_F32, h_.d_model, kGgmlPassRows);
-  GgmlBlock operations(graph.context(), h_, head_->inputs, nullptr);
-  ggml_tensor* x = head_->inputs.hidden;
+std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build_head(int32_t n_rows) {
+  auto pass = std::make_unique<Pass>(kNodes);
+  GgmlGraph& graph = pass->graph;
+  pass->inputs.hidden = graph.input(GGML_TYPE_F32, h_.d_model, n_rows);
+  GgmlBlock operations(graph.context(), h_, pass->inputs, nullptr);
+  ggml_tensor* x = pass->inputs.hidden;
   operations.normalise(&x, output_norm_);
   graph.end(operations.product(output_));
+  return pass;
 }
 
 // The largest of each kind, so that no later one fails for want of memory.
 Status GgmlLayers::make_room() {
   allocator_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(device_.backend())));
   const bool is_limited = 0 < options_.longest_path && options_.longest_path < options_.n_cells;
-  const int32_t most = ggml_attended_cells(is_limited ? options_.longest_path : options_.n_cells);
+  largest_ = {most_rows(), is_locked() ? ggml_attended_cells(is_limited ? options_.longest_path : options_.n_cells)
+                                       : all_cells(options_)};
   std::vector<GgmlGraph*> graphs;
-  for (size_t i = 0; i < parts_.size(); ++i) graphs.push_back(&(passes_[i][most] = build(parts_[i], most))->graph);
-  if (options_.with_head) {
-    build_head();
-    graphs.push_back(&head_->graph);
-  }
+  for (size_t i = 0; i < parts_.size(); ++i)
+    graphs.push_back(&(passes_[i][largest_] = build(parts_[i], largest_))->graph);
+  if (options_.with_head) graphs.push_back(&(heads_[largest_.rows] = build_head(largest_.rows))->graph);
   for (GgmlGraph* graph : graphs) {
     SLUICE_TRY_STATUS(graph->check(device_));
     if (!graph->reserve(allocator_.get())) return device_.too_little_memory("passes of " + what());
@@ -177,51 +190,70 @@ Status GgmlLayers::make_room() {
   return {};
 }
 
-void GgmlLayers::fill_in(std::span<const BlockRow> rows, int32_t n_attended) {
-  const auto n = static_cast<size_t>(n_attended);
+GgmlLayers::Shape GgmlLayers::shape_of(std::span<const BlockRow> rows) const {
+  int64_t n = rows.front().path.size();
+  if (!is_locked())
+    for (const BlockRow& row : rows)
+      for (int64_t at = 0; at < row.path.size(); ++at) n = std::max(n, int64_t{row.path[at].value} + 1);
+  const int32_t cells = ggml_attended_cells(n);
+  return {pass_rows(rows.size()), is_locked() ? cells : std::min(cells, largest_.cells)};
+}
+
+void GgmlLayers::send_states(const Pass& pass, std::span<const float> hidden, int32_t n_rows) {
+  hidden_.assign(numbers(static_cast<size_t>(n_rows), h_.d_model), 0.0F);
+  std::ranges::copy(hidden, hidden_.begin());
+  send(pass.inputs.hidden, hidden_);
+}
+
+void GgmlLayers::send_rows(const Pass& pass, std::span<const BlockRow> rows, Shape shape) {
+  const auto n_rows = static_cast<size_t>(shape.rows), n = static_cast<size_t>(shape.cells);
   const int32_t spare = spare_cell(options_);
   const ggml_fp16_t seen = ggml_fp32_to_fp16(0.0F);
-  positions_.assign(kGgmlPassRows, 0);
-  written_.assign(kGgmlPassRows, spare);
-  paths_.assign(n * kGgmlPassRows, spare);
-  mask_.assign(n * kGgmlPassRows, ggml_fp32_to_fp16(-std::numeric_limits<float>::infinity()));
-  for (size_t i = 0; i < kGgmlPassRows; ++i) mask_[i * n] = seen;
+  positions_.assign(n_rows, 0);
+  written_.assign(n_rows, spare);
+  mask_.assign(n_rows * n, ggml_fp32_to_fp16(-std::numeric_limits<float>::infinity()));
+  if (is_locked()) paths_.assign(n_rows * n, spare);
   for (size_t i = 0; i < rows.size(); ++i) {
     const BlockRow& row = rows[i];
     positions_[i] = row.position;
     written_[i] = row.cell.value;
-    for (int64_t at = 0; at < row.path.size(); ++at) paths_[i * n + static_cast<size_t>(at)] = row.path[at].value;
-    std::fill_n(mask_.begin() + static_cast<ptrdiff_t>(i * n), row.path.size(), seen);
+    for (int64_t at = 0; at < row.path.size(); ++at) {
+      const int32_t cell = row.path[at].value;
+      if (is_locked()) paths_[i * n + static_cast<size_t>(at)] = cell;
+      mask_[i * n + static_cast<size_t>(is_locked() ? at : cell)] = seen;
+    }
   }
+  for (size_t i = rows.size(); i < n_rows; ++i) mask_[i * n] = seen;  // what they see doesn't matter, but something
+  send(pass.inputs.positions, positions_);
+  send(pass.inputs.written, written_);
+  send(pass.inputs.mask, mask_);
+  if (is_locked()) send(pass.inputs.paths, paths_);
 }
 
 void GgmlLayers::run(size_t part, std::span<const BlockRow> rows, std::span<float> hidden) {
-  SLUICE_CHECK(!rows.empty() && rows.size() <= kGgmlPassRows && hidden.size() == numbers(rows.size(), h_.d_model),
+  const Shape shape = shape_of(rows);
+  SLUICE_CHECK(rows.size() <= static_cast<size_t>(largest_.rows) && hidden.size() == numbers(rows.size(), h_.d_model),
                "rows of a pass, and their states");
-  const int32_t n_attended = ggml_attended_cells(rows.front().path.size());
-  SLUICE_CHECK(n_attended <= passes_[part].rbegin()->first, "a path is longer than longest_path");
-  std::unique_ptr<Pass>& pass = passes_[part][n_attended];
-  if (!pass) pass = build(parts_[part], n_attended);
+  SLUICE_CHECK(shape.cells <= largest_.cells, "a path is longer than longest_path");
+  std::unique_ptr<Pass>& pass = passes_[part][shape];
+  if (!pass) pass = build(parts_[part], shape);
   pass->graph.place(allocator_.get());
-  std::fill(std::ranges::copy(hidden, hidden_.begin()).out, hidden_.end(), 0.0F);
-  fill_in(rows, n_attended);
-  send(pass->inputs.hidden, hidden_);
-  send(pass->inputs.positions, positions_);
-  send(pass->inputs.written, written_);
-  send(pass->inputs.paths, paths_);
-  send(pass->inputs.mask, mask_);
+  send_states(*pass, hidden, shape.rows);
+  send_rows(*pass, rows, shape);
   pass->graph.compute(device_);
   ggml_backend_tensor_get(pass->graph.output(), hidden.data(), 0, hidden.size_bytes());
 }
 
 void GgmlLayers::logits(std::span<const float> hidden, std::span<float> logits) {
-  SLUICE_CHECK(head_ != nullptr, "logits of a stage without a head");
-  SLUICE_CHECK(hidden.size() <= hidden_.size(), "rows of a pass");
-  head_->graph.place(allocator_.get());
-  std::fill(std::ranges::copy(hidden, hidden_.begin()).out, hidden_.end(), 0.0F);
-  send(head_->inputs.hidden, hidden_);
-  head_->graph.compute(device_);
-  ggml_backend_tensor_get(head_->graph.output(), logits.data(), 0, logits.size_bytes());
+  SLUICE_CHECK(options_.with_head, "logits of a stage without a head");
+  const int32_t n_rows = pass_rows(hidden.size() / static_cast<size_t>(h_.d_model));
+  SLUICE_CHECK(n_rows <= largest_.rows, "rows of a pass");
+  std::unique_ptr<Pass>& pass = heads_[n_rows];
+  if (!pass) pass = build_head(n_rows);
+  pass->graph.place(allocator_.get());
+  send_states(*pass, hidden, n_rows);
+  pass->graph.compute(device_);
+  ggml_backend_tensor_get(pass->graph.output(), logits.data(), 0, logits.size_bytes());
 }
 
 }  // namespace sluice

@@ -1,10 +1,11 @@
 // Layers [a, b) of a model on a device of ggml's, with the cells of their keys and values and the output head: weights
 // are the file's own bytes, copied there once.
 //
-// Exactness: a kernel's sums depend on how many rows and cells it is given. So every pass has kGgmlPassRows rows,
+// Exactness: a kernel's sums depend on how many rows and cells it is given. So every pass has options.width_lock rows,
 // filled up with rows of nothing, and goes over a number of cells that depends on a row's position alone; a row's keys
 // and values come in the order of its path. Then a row's bits depend on its path alone, as far as the device's kernels
-// let other rows be, which holds_still() tries.
+// let other rows be, which holds_still() tries. Without a lock (0) a pass has the rows that come, up to the next of a
+// few widths, and goes over all cells up to the last that one of them sees.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +24,11 @@
 
 namespace sluice {
 
-// Rows of every pass. Trees send about as many, and ggml's CUDA kernels take 9 to 16 in the time of 16.
-inline constexpr int32_t kGgmlPassRows = 16;
-
 // Cells that attention goes over for a row that sees n.
 int32_t ggml_attended_cells(int64_t n);
+
+// Rows of a pass for n of them, without a lock: not many numbers, as each has a graph of its own.
+int32_t ggml_pass_rows(int64_t n);
 
 // Thread safety: none.
 class GgmlLayers {
@@ -37,21 +38,29 @@ class GgmlLayers {
   static Result<std::unique_ptr<GgmlLayers>> create(const ModelFile& model, const StageOptions& options,
                                                     std::vector<LayerRange> parts);
 
-  // One pass through a part. hidden: [rows, d_model], read and overwritten. REQUIRES: rows.size() <= kGgmlPassRows; of
-  // all rows ggml_attended_cells() is the same; a row's parent is among them or has passed before. Throws
+  bool is_locked() const { return options_.width_lock > 0; }
+  // Of one pass.
+  int32_t most_rows() const { return is_locked() ? options_.width_lock : ggml_pass_rows(options_.max_rows); }
+
+  // One pass through a part. hidden: [rows, d_model], read and overwritten. REQUIRES: rows.size() <= most_rows(); if
+  // locked, of all rows ggml_attended_cells() is the same; a row's parent is among them or has passed before. Throws
   // std::runtime_error, which names the device, if that fails.
   void run(size_t part, std::span<const BlockRow> rows, std::span<float> hidden);
   // hidden: [rows, d_model]; logits: [rows, n_logits]. REQUIRES: with_head, and rows as in run().
   void logits(std::span<const float> hidden, std::span<float> logits);
 
   // Whether rows came out to the last bit as they had alone, when they passed together, among others, at other places
-  // and in other cells. REQUIRES: before any row has passed.
+  // and in other cells. REQUIRES: is_locked(), and before any row has passed.
   bool holds_still();
 
   int32_t n_logits() const { return n_logits_; }
 
  private:
   class Probe;
+  struct Shape {
+    int32_t rows = 0, cells = 0;  // cells that attention goes over
+    auto operator<=>(const Shape&) const = default;
+  };
   struct Pass {
     explicit Pass(size_t capacity) : graph(capacity) {}
     GgmlGraph graph;
@@ -65,9 +74,14 @@ class GgmlLayers {
   ggml_tensor* declare_matrix(const Tensor& matrix);
   ggml_tensor* declare_vector(const Tensor& vector);
   Status make_room();
-  std::unique_ptr<Pass> build(LayerRange part, int32_t n_attended);
-  void build_head();
-  void fill_in(std::span<const BlockRow> rows, int32_t n_attended);
+  Shape shape_of(std::span<const BlockRow> rows) const;
+  int32_t pass_rows(size_t n) const {
+    return is_locked() ? options_.width_lock : ggml_pass_rows(static_cast<int64_t>(n));
+  }
+  std::unique_ptr<Pass> build(LayerRange part, Shape shape);
+  std::unique_ptr<Pass> build_head(int32_t n_rows);
+  void send_states(const Pass& pass, std::span<const float> hidden, int32_t n_rows);
+  void send_rows(const Pass& pass, std::span<const BlockRow> rows, Shape shape);
   std::string what() const;  // it holds, in words
 
   GgmlDevice device_;
@@ -84,11 +98,12 @@ class GgmlLayers {
   GgmlLinear output_;
 
   GgmlAllocatorPtr allocator_;
-  std::vector<std::map<int32_t, std::unique_ptr<Pass>>> passes_;  // [part], by cells
-  std::unique_ptr<Pass> head_;
+  Shape largest_;
+  std::vector<std::map<Shape, std::unique_ptr<Pass>>> passes_;  // [part]
+  std::map<int32_t, std::unique_ptr<Pass>> heads_;              // by rows
 
   // What is sent with a pass.
-  std::vector<float> hidden_;       // [kGgmlPassRows, d_model]
+  std::vector<float> hidden_;       // [rows, d_model]
   std::vector<int32_t> positions_;  // as in GgmlInputs
   std::vector<int64_t> written_;
   std::vector<int32_t> paths_;

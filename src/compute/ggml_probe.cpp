@@ -13,11 +13,12 @@ class GgmlLayers::Probe {
   explicit Probe(GgmlLayers& layers)
       : layers_(layers),
         d_(static_cast<size_t>(layers.h_.d_model)),
-        n_(static_cast<size_t>(std::min(layers.options_.n_cells, kTokens))) {}
+        lock_(static_cast<size_t>(layers.options_.width_lock)),
+        n_(std::min({static_cast<size_t>(layers.options_.n_cells), kTokens, lock_})) {}
 
   bool layers_hold(size_t part) {
-    std::vector<float> alone = noise(n_, 1), among = noise(kGgmlPassRows, 2);
-    std::vector<BlockRow> rows(kGgmlPassRows, row({layers_.options_.n_cells}));  // others, each the first of its text
+    std::vector<float> alone = noise(n_, 1), among = noise(lock_, 2);
+    std::vector<BlockRow> rows(lock_, row({layers_.options_.n_cells}));  // others, each the first of its text
     for (size_t i = 0; i < n_; ++i) {
       rows[place(i)] = row(cells_from_the_end(i));
       std::ranges::copy(of(alone, i), of(among, place(i)).begin());
@@ -32,15 +33,19 @@ class GgmlLayers::Probe {
 
   bool head_holds() {
     const auto width = static_cast<size_t>(layers_.n_logits_);
-    std::vector<float> states = noise(kGgmlPassRows, 3), alone(n_ * width), among(kGgmlPassRows * width);
+    std::vector<float> states = noise(lock_, 3), alone(n_ * width), among(lock_ * width);
     for (size_t i = 0; i < n_; ++i) layers_.logits(of(states, place(i)), std::span(alone).subspan(i * width, width));
     layers_.logits(states, among);
     return agree(alone, among, width);
   }
 
  private:
-  static constexpr int32_t kTokens = 3;
-  static size_t place(size_t i) { return 3 * i + 2; }
+  static constexpr size_t kTokens = 3;
+  // Apart from one another, as far as there are places.
+  size_t place(size_t i) const {
+    const size_t apart = std::min<size_t>(lock_ / n_, 3);
+    return lock_ - (n_ - i) * apart;
+  }
 
   std::vector<float> noise(size_t n_rows, uint32_t choice) const {
     std::vector<float> out(n_rows * d_);
@@ -73,14 +78,14 @@ class GgmlLayers::Probe {
   }
 
   GgmlLayers& layers_;
-  size_t d_, n_;
+  size_t d_, lock_, n_;  // n_: tokens of the path
 };
 
 bool GgmlLayers::holds_still() {
   Probe probe(*this);
   for (size_t part = 0; part < parts_.size(); ++part)
     if (!probe.layers_hold(part)) return false;
-  return head_ == nullptr || probe.head_holds();
+  return !options_.with_head || probe.head_holds();
 }
 
 }  // namespace sluice

@@ -54,7 +54,7 @@ class GgmlStageRunner final : public StageRunner {
     for (size_t i = 0; i < taps_.size(); ++i) taps_[i].resize(hidden.size());
     find_order(rows);
     for (auto first = order_.begin(); first != order_.end();) {
-      const auto last = std::find_if(first, first + std::min<ptrdiff_t>(order_.end() - first, kGgmlPassRows),
+      const auto last = std::find_if(first, first + std::min<ptrdiff_t>(order_.end() - first, layers_->most_rows()),
                                      [&](size_t i) { return attended(rows[i]) != attended(rows[*first]); });
       pass(rows, {first, last}, hidden);
       first = last;
@@ -69,7 +69,7 @@ class GgmlStageRunner final : public StageRunner {
     SLUICE_CHECK(hidden.size() % d_ == 0 && logits.size() == hidden.size() / d_ * width,
                  "hidden states or logits of another size");
     while (!hidden.empty()) {
-      const size_t n = std::min<size_t>(hidden.size() / d_, kGgmlPassRows);
+      const size_t n = std::min(hidden.size() / d_, static_cast<size_t>(layers_->most_rows()));
       layers_->logits(hidden.first(n * d_), logits.first(n * width));
       hidden = hidden.subspan(n * d_);
       logits = logits.subspan(n * width);
@@ -86,11 +86,15 @@ class GgmlStageRunner final : public StageRunner {
         parts_(parts_of(options)),
         layers_(std::move(layers)),
         embedding_(std::move(embedding)),
-        exactness_(layers_->holds_still() ? Exactness::kWidthLocked : Exactness::kGreedyChecked),
+        exactness_(layers_->is_locked() && layers_->holds_still() ? Exactness::kWidthLocked
+                                                                  : Exactness::kGreedyChecked),
         paths_(options.n_cells),
         taps_(options.taps.size()) {}
 
-  static int32_t attended(const Row& row) { return ggml_attended_cells(int64_t{row.position} + 1); }
+  // Only such rows go together. Without a lock all do.
+  int32_t attended(const Row& row) const {
+    return layers_->is_locked() ? ggml_attended_cells(int64_t{row.position} + 1) : 0;
+  }
 
   // Those that see few cells first: a parent sees no more than its child.
   void find_order(std::span<const Row> rows) {

@@ -17,6 +17,8 @@ Status check_options(const ModelFile& model, const StageOptions& o) {
   if (o.n_cells < 1 || o.max_rows < 1 || o.threads < 1 || o.n_logits < 0) {
     return input_error(of + "cells, rows and threads of a stage must be at least 1");
   }
+  if (o.width_lock < 0 || o.width_lock > kMostWidthLock)
+    return input_error(of + "the width lock of a stage must be at most " + std::to_string(kMostWidthLock) + " rows");
   for (const int32_t tap : o.taps) {
     if (tap < o.range.first || tap > o.range.last) {
       return input_error(of + "tap " + std::to_string(tap) + " is not in layers " + std::to_string(o.range.first) +

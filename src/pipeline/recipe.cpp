@@ -20,7 +20,7 @@ Result<PathKey> paths_of(const ModelFile& model, const StageOptions& options) {
   PathKey key = PathKey{}.with(static_cast<uint64_t>(options.kv));
   for (const int32_t layer : options.rounded) key = key.with(static_cast<uint64_t>(layer));
   if (options.device != kCpuDevice) {
-    key = key.with(static_cast<uint64_t>(options.threads));
+    key = key.with(static_cast<uint64_t>(options.threads)).with(static_cast<uint64_t>(options.width_lock));
     for (const char c : options.device) key = key.with(static_cast<uint64_t>(c));
   }
   for (size_t i = 0; i < files.bytes.size(); i += sizeof(uint64_t)) {

@@ -38,21 +38,24 @@ CostCurve draft_pass(const Profile& measured, int32_t n_layers) {
   return pass;
 }
 
-Result<Profile> measure_profile(const ModelFile& model, KvType kv, int32_t threads,
+Result<Profile> measure_profile(const ModelFile& model, const StageOptions& with,
                                 const std::function<bool(double)>& progress) {
   constexpr int32_t kWidths[] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
   constexpr int32_t kPrefix = 256;  // tokens that the timed rows attend to
   const HyperParameters& h = model.hparams();
   const size_t d = static_cast<size_t>(h.d_model), v = static_cast<size_t>(model.n_logits());
   SLUICE_TRY(const auto runner, make_stage_runner(model, {.range = {0, h.n_layers},
-                                                          .kv = kv,
+                                                          .kv = with.kv,
                                                           .n_cells = kPrefix + 256,
                                                           .max_rows = 256,
-                                                          .threads = threads,
-                                                          .taps = {}}));
+                                                          .threads = with.threads,
+                                                          .taps = {},
+                                                          .device = with.device,
+                                                          .width_lock = with.width_lock}));
   Profile profile;
   profile.name = "local";
-  profile.description = h.name + " on this machine, " + std::to_string(threads) + " threads a stage";
+  profile.description = h.name + " on this machine, " + std::to_string(with.threads) + " threads a stage";
+  if (with.device != kCpuDevice) profile.description += ", on " + with.device;
   profile.source = "measured";
 
   const SequenceId sequence(0);

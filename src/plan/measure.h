@@ -13,10 +13,11 @@ namespace sluice {
 // Where the profile `local` lives: $XDG_CACHE_HOME/sluice/local.json, or ~/.cache/sluice/local.json.
 std::string local_profile_path();
 
-// Seconds of a layer, the head and the embedding as functions of the rows, by timing `model` with `threads` threads:
-// the median of several runs at each width. `progress` is told the share that is done and says
-// whether to go on; if not, the profile stays incomplete.
-Result<Profile> measure_profile(const ModelFile& model, KvType kv, int32_t threads,
+// Seconds of a layer, the head and the embedding as functions of the rows, by timing `model`: the median of several
+// runs at each width. Of `with` its device, width lock, threads and type of keys and values are read. `progress` is
+// told the share that is done and says whether to go on; if not, the profile stays incomplete. Errors as
+// make_stage_runner()'s.
+Result<Profile> measure_profile(const ModelFile& model, const StageOptions& with,
                                 const std::function<bool(double)>& progress);
 
 // Fewer rows never take longer: where they seem to, other work was in the way, and the time of more rows stands for

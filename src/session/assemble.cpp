@@ -197,7 +197,10 @@ class Assembler {
   }
 
   PipelineOptions shared_options() const {
-    return {.stage = {.kv = options_.kv, .max_rows = engine_.scheduler.row_budget, .threads = options_.threads},
+    return {.stage = {.kv = options_.kv,
+                      .max_rows = engine_.scheduler.row_budget,
+                      .threads = options_.threads,
+                      .width_lock = options_.width_lock},
             .memo = parts_.memo};
   }
 

@@ -47,6 +47,8 @@ Status check_devices(const SessionOptions& options) {
   const auto& devices = options.devices;
   const bool others = std::ranges::any_of(devices, [](const std::string& device) { return device != kCpuDevice; });
   const bool mixed = std::ranges::adjacent_find(devices, std::not_equal_to<>()) != devices.end();
+  if (options.width_lock != kWidthLock && !others && options.draft_device == kCpuDevice && options.hosts.empty())
+    return input_error("--width-lock is for devices of ggml's, and there is none: add --device, or leave it out");
   if (mixed && options.lazy())
     return input_error(
         "--compute lazy and stored compute all layers on one device, and --device names several: give one");

@@ -84,6 +84,7 @@ struct SessionOptions {
   // them.
   std::vector<std::string> devices;
   std::string draft_device = kCpuDevice;  // of draft models; heads compute on the CPU
+  int32_t width_lock = kWidthLock;        // on devices of ggml's, StageOptions::width_lock
   int32_t threads = 0;                    // a stage; 0: the machine's cores shared by the stages
   std::string chat_template_file;         // in place of the template in the model; empty: that one
   bool raw = false;                       // prompts are plain text, no messages

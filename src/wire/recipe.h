@@ -21,6 +21,10 @@ enum class Activations : uint8_t { kF32, kF16 };
 // This machine's processors, by kernels of our own. Others are ggml's ("ggml:cuda0"): compute/ggml_device.h.
 inline constexpr const char* kCpuDevice = "cpu";
 
+// Rows of every pass on a device of ggml's. Trees send about as many, and CUDA kernels take 9 to 16 in the time of 16.
+inline constexpr int32_t kWidthLock = 16;
+inline constexpr int32_t kMostWidthLock = 512;
+
 // Layers of a model on one device.
 struct StageOptions {
   LayerRange range;
@@ -38,7 +42,8 @@ struct StageOptions {
   // stage knows how they come and how they leave, and a model that one stage computes alone says what all would.
   std::vector<int32_t> rounded = {};
   std::string device = kCpuDevice;
-  int32_t longest_path = 0;  // tokens of one text, guesses included; 0: as many as there are cells
+  int32_t width_lock = kWidthLock;  // on a device of ggml's; 0: passes have the rows that there are, and bits move
+  int32_t longest_path = 0;         // tokens of one text, guesses included; 0: as many as there are cells
   Activations activations() const { return rounded.empty() ? Activations::kF32 : Activations::kF16; }
   bool operator==(const StageOptions&) const = default;
 };

@@ -44,6 +44,22 @@ class Bench : public testing::Test {
   std::string folder_;
 };
 
+// What a conversation says after its first other token is an answer to something else.
+TEST_F(Bench, CountsHowOftenAnswersLeaveTheReference) {
+  const std::string out = temp_path("forks.json");
+  const auto arguments = with({"--tasks", "talk", "--methods", "ar,specpipe", "--json", out});
+  ASSERT_EQ(run_program(arguments).status, 0);
+  json j = read(out);
+  EXPECT_EQ(j["forks_per_1000"], 0.0);
+  for (json& run : j["runs"])
+    if (run["method"] == "specpipe" && run["id"] == "a") run["tokens"][3] = run["tokens"][3].get<int32_t>() + 1;
+  write(out, j);
+  const Ran ran = run_program(arguments);
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_NE(ran.out.find("specpipe differs at token 3; 71 forks in 1,000 tokens"), std::string::npos) << ran.out;
+  EXPECT_DOUBLE_EQ(read(out)["forks_per_1000"].get<double>(), 1000.0 / (4 + 10));
+}
+
 TEST_F(Bench, ComparesMethodsAndFindsThemIdentical) {
   const std::string out = temp_path("bench.json");
   const Ran ran = run_program(with({"--tasks", "talk,sums", "--methods", "ar,specpipe", "--temps", "0,1", "--stages",

@@ -33,6 +33,7 @@ TEST(Device, ClassAndDevicesArePrintedWithWhatCameOfThem) {
   EXPECT_EQ(theirs["exactness"], "width-locked");
   EXPECT_EQ(theirs["devices"], json({"ggml:cpu"}));
   EXPECT_EQ(theirs["tokens"].size(), 24u);
+  EXPECT_EQ(answer({"--method", "ar", "--device", "ggml:cpu", "--width-lock", "0"})["exactness"], "greedy-checked");
   const std::string said = run_program(with({"--method", "ar", "--device", "ggml:cpu"})).err;
   EXPECT_NE(said.find(", width-locked."), std::string::npos) << said;
 }
@@ -43,10 +44,12 @@ TEST(Device, EveryMethodSaysTheSameOnADevice) {
     TinyModelSpec draft;
     draft.n_layers = 2;
     const std::string path = write_tiny_model(draft, temp_path("device-draft.gguf"));
-    EXPECT_EQ(
-        answer({"--method", method, "--draft", path, "--draft-device", "ggml:cpu", "--device", "ggml:cpu"})["tokens"],
-        plain)
-        << method;
+    // Without a lock bits may move, but an f32 model's likeliest tokens are far apart.
+    for (const char* lock : {"16", "4", "0"})
+      EXPECT_EQ(answer({"--method", method, "--draft", path, "--draft-device", "ggml:cpu", "--device", "ggml:cpu",
+                        "--width-lock", lock})["tokens"],
+                plain)
+          << method << " " << lock;
   }
 }
 
@@ -67,6 +70,8 @@ TEST(Device, WhatMakesNoSenseIsRefusedInALine) {
   EXPECT_TRUE(fails(refused({"--device", "cpu,ggml:cpu", "--executor", "virtual", "--compute", "lazy"}), 2,
                     {"--compute lazy", "--device"}));
   EXPECT_TRUE(fails(refused({"-ngl", "99"}), 2, {"--device"}));
+  EXPECT_TRUE(fails(refused({"--width-lock", "8"}), 2, {"--width-lock", "--device"}));
+  EXPECT_TRUE(fails(refused({"--width-lock", "513", "--device", "ggml:cpu"}), 2, {"--width-lock", "512"}));
 }
 
 }  // namespace

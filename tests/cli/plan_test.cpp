@@ -1,6 +1,7 @@
 // `sluice plan`: what it measures, what it says, and what `sluice run` makes of it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -46,6 +47,24 @@ TEST(Plan, MeasuresThisMachineAndADraft) {
   const json profile = read(out);
   EXPECT_EQ(profile["draft"].size(), 1u) << profile;
   EXPECT_GT(profile["layer"]["points"].size(), 5u);
+}
+
+TEST(Plan, MeasuresADeviceAndListsThoseThatAreThere) {
+  const std::string out = temp_path("device.json");
+  const Program::Arguments arguments = {"plan", "-m",    target(), "--device",  "ggml:cpu", "--width-lock",
+                                        "4",    "--out", out,      "--threads", "1"};
+  const Ran ran = run_program(arguments);
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_NE(ran.out.find("on ggml:cpu a layer of"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("\n  ggml:cpu, "), std::string::npos) << ran.out;
+  EXPECT_NE(read(out)["description"].get<std::string>().find("on ggml:cpu"), std::string::npos);
+  EXPECT_GT(read(out)["layer"]["points"].size(), 5u);
+  Program::Arguments in_json = arguments;
+  in_json.emplace_back("--json");
+  const json said = json::parse(run_program(in_json).out, nullptr, false);
+  EXPECT_EQ(said["device"], "ggml:cpu");
+  ASSERT_FALSE(said["devices"].empty());
+  EXPECT_TRUE(std::ranges::any_of(said["devices"], [](const json& device) { return device["name"] == "ggml:cpu"; }));
 }
 
 TEST(Plan, NamesTheMethodThatPromisesMostAndRunBeginsWithIt) {
@@ -164,6 +183,8 @@ TEST(Plan, MeasuresWhatNoProfileSays) {
 
 TEST(Plan, SaysWhatItCannotUse) {
   EXPECT_TRUE(fails(run_program({"plan", "-m", target(), "--tasks", "code"}), 2, {"--tasks", "--stages"}));
+  EXPECT_TRUE(fails(run_program({"plan", "-m", target(), "--device", "cpu,ggml:cpu"}), 2, {"--device", "give one"}));
+  EXPECT_TRUE(fails(run_program({"plan", "-m", target(), "--device", "ggml:no"}), 2, {"'ggml:no'", "ggml:cpu"}));
   EXPECT_TRUE(fails(run_program({"plan", "-m", target(), "--profile", "nowhere"}), 2, {"--profile nowhere"}));
   EXPECT_TRUE(fails(run_program(planning({"--stages", "9"})), 2, {"--stages 9", "4 layers"}));
   EXPECT_TRUE(fails(run_program(planning({"--stages", "2"}, "5000")), 2, {"--data", "smaller -n"}));

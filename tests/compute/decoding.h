@@ -56,6 +56,7 @@ class Pipeline {
     int32_t threads = 1, n_cells = 1024, max_rows = 256;
     KvType kv = KvType::kF32;
     std::vector<std::string> devices = {kCpuDevice};  // of the stages; the last one's also of those that follow
+    int32_t width_lock = kWidthLock;
   };
   Pipeline(const ModelFile& model, const Options& options) : model_(model) {
     std::vector<int32_t> edges = {0};
@@ -71,6 +72,7 @@ class Pipeline {
       stage.max_rows = options.max_rows;
       stage.threads = options.threads;
       stage.device = options.devices[std::min(i, options.devices.size() - 1)];
+      stage.width_lock = options.width_lock;
       auto runner = make_stage_runner(model, stage);
       if (!runner) throw std::runtime_error(runner.error().message);
       stages_.push_back(std::move(*runner));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "compute/decoding.h"
 #include "compute/ggml_device.h"
@@ -42,10 +43,13 @@ TEST(GgmlStageRunner, UnquantisedModelsOfEveryFamilyAgreeWithOurKernels) {
   for (const TinyModelSpec& spec : specs) {
     const ModelFile model = open_model(write_tiny_model(spec, temp_path("family.gguf")));
     const std::vector<Token> tokens = Dice(3).tokens(40, model.hparams().n_vocab);
-    Pipeline ours(model, {}), theirs(model, {.cuts = {1, 3}, .devices = {kDevice}});
+    Pipeline ours(model, {});
     const Logits expected = text_logits(ours, tokens, 32);
-    EXPECT_LT(largest_difference_of(text_logits(theirs, tokens, 32), expected), 1e-4 * largest(expected))
-        << spec.architecture << ", rope scaling " << spec.rope_scaling;
+    for (const int32_t lock : {kWidthLock, 0}) {
+      Pipeline theirs(model, {.cuts = {1, 3}, .devices = {kDevice}, .width_lock = lock});
+      EXPECT_LT(largest_difference_of(text_logits(theirs, tokens, 32), expected), 1e-4 * largest(expected))
+          << spec.architecture << ", rope scaling " << spec.rope_scaling << ", lock " << lock;
+    }
   }
 }
 
@@ -57,8 +61,11 @@ TEST(GgmlStageRunner, QuantisedModelsAreAboutAsOurKernelsHaveThem) {
     spec.type = type;
     const ModelFile model = open_model(write_tiny_model(spec, temp_path("quantised.gguf")));
     const std::vector<Token> tokens = Dice(7).tokens(32, model.hparams().n_vocab);
-    Pipeline ours(model, {}), theirs(model, {.devices = {kDevice}});
-    EXPECT_LT(mean_kl(text_logits(ours, tokens, 64), text_logits(theirs, tokens, 64)), 1e-3) << ggml_type_name(type);
+    Pipeline ours(model, {}), theirs(model, {.devices = {kDevice}}),
+        loose(model, {.devices = {kDevice}, .width_lock = 0});
+    const Logits expected = text_logits(ours, tokens, 64);
+    EXPECT_LT(mean_kl(expected, text_logits(theirs, tokens, 64)), 1e-3) << ggml_type_name(type);
+    EXPECT_LT(mean_kl(expected, text_logits(loose, tokens, 64)), 1e-3) << ggml_type_name(type);
   }
 }
 
@@ -66,9 +73,24 @@ TEST(GgmlStageRunner, QuantisedModelsAreAboutAsOurKernelsHaveThem) {
 TEST(GgmlStageRunner, LongPromptsInChunksOfAnyWidthEqualPlainDecoding) {
   const ModelFile model = open_model(write_tiny_model({.n_layers = 2}, temp_path("long.gguf")));
   const std::vector<Token> tokens = Dice(2).tokens(300, model.hparams().n_vocab);
-  Pipeline pipeline(model, {.kv = KvType::kF16, .devices = {kDevice}});
-  const Logits plain = text_logits(pipeline, tokens, 1);
-  for (const int32_t width : {5, 16, 250}) EXPECT_EQ(text_logits(pipeline, tokens, width), plain) << width;
+  for (const int32_t lock : {1, 2, 5, 8, 16, 32}) {
+    Pipeline pipeline(model, {.kv = KvType::kF16, .devices = {kDevice}, .width_lock = lock});
+    EXPECT_EQ(pipeline.exactness(), Exactness::kWidthLocked) << lock;
+    const Logits plain = text_logits(pipeline, tokens, 1);
+    for (const int32_t width : {5, 16, 250}) EXPECT_EQ(text_logits(pipeline, tokens, width), plain) << lock << width;
+  }
+}
+
+TEST(GgmlStageRunner, WithoutALockPassesAreAsWideAsTheirRowsAndBitsAreNotPromised) {
+  const ModelFile model = open_model(write_tiny_model({.n_layers = 2}, temp_path("loose.gguf")));
+  const std::vector<Token> tokens = Dice(2).tokens(300, model.hparams().n_vocab);
+  // As many cells as tokens, no whole number of what attention goes over.
+  Pipeline ours(model, {.n_cells = 301, .kv = KvType::kF16}),
+      loose(model, {.n_cells = 301, .kv = KvType::kF16, .devices = {kDevice}, .width_lock = 0});
+  EXPECT_EQ(loose.exactness(), Exactness::kGreedyChecked);
+  const Logits expected = text_logits(ours, tokens, 32);
+  for (const int32_t width : {1, 5, 16, 250})
+    EXPECT_LT(largest_difference_of(text_logits(loose, tokens, width), expected), 1e-3 * largest(expected)) << width;
 }
 
 TEST(GgmlStageRunner, IsWidthLockedAndAPipelineIsAsItsWeakestStage) {
@@ -90,8 +112,9 @@ struct Made {
   uint64_t beyond = 0;
 };
 
-Made make(const ModelFile& model, StageOptions options, const std::string& device) {
+Made make(const ModelFile& model, StageOptions options, const std::string& device, int32_t lock = kWidthLock) {
   options.device = device;
+  options.width_lock = lock;
   options.n_cells = 40;
   options.kv = KvType::kF32;
   const auto runner = std::move(*make_stage_runner(model, options));
@@ -133,18 +156,23 @@ TEST(GgmlStageRunner, TapsRoundedStatesAndFewLogitsAreThoseOfOurKernels) {
   };
   for (const StageOptions& options : cases) {
     SCOPED_TRACE(options.range.first * 10 + options.range.last);
-    const Made ours = make(model, options, kCpuDevice), theirs = make(model, options, kDevice);
-    const double tolerance = options.rounded.empty() ? 1e-5 : 2e-3;  // f16's last bit
-    expect_near(theirs.hidden, ours.hidden, tolerance);
-    expect_near(theirs.taps, ours.taps, tolerance);
-    expect_near(theirs.logits, ours.logits, tolerance);
-    EXPECT_EQ(theirs.beyond, ours.beyond);
+    const Made ours = make(model, options, kCpuDevice);
+    for (const int32_t lock : {kWidthLock, 0}) {
+      const Made theirs = make(model, options, kDevice, lock);
+      const double tolerance = options.rounded.empty() ? 1e-5 : 2e-3;  // f16's last bit
+      expect_near(theirs.hidden, ours.hidden, tolerance);
+      expect_near(theirs.taps, ours.taps, tolerance);
+      expect_near(theirs.logits, ours.logits, tolerance);
+      EXPECT_EQ(theirs.beyond, ours.beyond);
+    }
   }
 }
 
 TEST(GgmlStageRunner, NamesOfDevicesAreTakenInAnyCaseAndAnUnknownOneNamesThoseThatAreThere) {
-  const auto names = ggml_device_names();
-  EXPECT_NE(std::ranges::find(names, kDevice), names.end());
+  const auto devices = ggml_devices();
+  const auto found = std::ranges::find(devices, kDevice, &GgmlDeviceText::name);
+  ASSERT_NE(found, devices.end());
+  EXPECT_FALSE(found->description.empty());
   EXPECT_TRUE(GgmlDevice::open("GGML:Cpu", 1));
   const ModelFile model = open_model(write_tiny_model({}, temp_path("device.gguf")));
   for (const char* unknown : {"ggml:cuda7", "gpu", ""}) {
@@ -174,6 +202,17 @@ TEST(GgmlStageRunner, CellsThatAttentionGoesOverDependOnThePositionAlone) {
   EXPECT_EQ(ggml_attended_cells(1025), 2048);
   EXPECT_EQ(ggml_attended_cells(2049), 4096);
   EXPECT_EQ(ggml_attended_cells(8448), 10240);
+}
+
+TEST(GgmlStageRunner, WidthsOfPassesAreFewAndLargeEnough) {
+  std::set<int32_t> widths;
+  for (int32_t n = 1; n <= 512; ++n) {
+    const int32_t width = ggml_pass_rows(n);
+    EXPECT_GE(width, n);
+    EXPECT_LT(width, 2 * n);
+    widths.insert(width);
+  }
+  EXPECT_LT(widths.size(), 32u);
 }
 
 }  // namespace

@@ -47,11 +47,12 @@ class Setup(unittest.TestCase):
             os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
         return path
 
-    def start(self):
-        environment = dict(os.environ, PATH=os.path.join(self.root, "bin") + ":" + os.environ["PATH"],
-                           CMAKE_PREFIX_PATH=os.path.join(self.root, "llama"), SETUP_TEST_LOG=self.log)
-        return subprocess.Popen([os.path.join(self.root, "tools", "setup")], env=environment, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True)
+    def start(self, *arguments, **others):
+        environment = {**os.environ, "PATH": os.path.join(self.root, "bin") + ":" + os.environ["PATH"],
+                       "CMAKE_PREFIX_PATH": os.path.join(self.root, "llama"), "SETUP_TEST_LOG": self.log, **others}
+        environment.pop("CMAKE_ARGS", None)
+        return subprocess.Popen([os.path.join(self.root, "tools", "setup"), *arguments], env=environment,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def test_two_at_once_take_turns(self):
         running = [self.start(), self.start()]
@@ -66,6 +67,34 @@ class Setup(unittest.TestCase):
         self.assertEqual(process.returncode, 0, said)
         self.assertIn("setup: configuring", said)
         self.assertNotIn("\033", said)
+
+    def test_what_it_cannot_do_is_said_in_a_line(self):
+        for arguments, words in [
+                (["--gpu", "metal"], ["cuda, hip, vulkan or none", "'metal'"]),
+                (["--gpu"], ["cuda, hip, vulkan or none"]),
+                (["--gpu", "hip"], ["hipconfig", "ROCm"]),
+                (["--gpu=cuda"], ["nvcc", "CUDA toolkit", "PATH"]),
+                (["--gpu", "none"], ["CMAKE_PREFIX_PATH"]),
+                (["--tset"], ["'--tset'", "--tests"])]:
+            if any(shutil.which(program) for program in words):
+                continue
+            process = self.start(*arguments)
+            said = process.communicate()[0]
+            self.assertEqual(process.returncode, 1, said)
+            self.assertEqual(said.count("\n"), 1, said)
+            for word in words:
+                self.assertIn(word, said)
+
+    def test_kernels_for_gpus_are_options_of_ggml_and_stay(self):
+        self.write("bin/nvcc", "#!/bin/sh\n", executable=True)
+        self.write(".venv/bin/python", "#!/bin/sh\nexit 1\n", executable=True)  # fetches nothing
+        for arguments, had, wanted in [
+                (["--gpu", "cuda"], "", "-DGGML_CUDA=ON"), ([], "-DGGML_CUDA=ON", "-DGGML_CUDA=ON"),
+                (["--gpu", "none"], "-DGGML_CUDA=ON", ""),
+                (["--gpu", "cuda"], "-DA=B -DGGML_HIP=ON", "-DA=B -DGGML_CUDA=ON")]:
+            self.write(".venv/llama/built", f"another CMAKE_ARGS: {had}\n")
+            said = self.start(*arguments, CMAKE_PREFIX_PATH="").communicate()[0]
+            self.assertIn(f"77 MB{', for ' + wanted if wanted else ''})", said)
 
 
 if __name__ == "__main__":
