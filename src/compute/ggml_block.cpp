@@ -41,25 +41,35 @@ void GgmlBlock::turn_and_keep(const GgmlLayer& layer) {
   values_ = keep(layer.values, v_);
 }
 
-// The keys, or values, that rows see. With paths: [rows, kv_heads, n, head_dim] f32, each row's own in the order of its
-// path; else [kv_heads, n, head_dim] for all, as they are kept.
+// The queries of attention. With paths: [queries, heads, 1, head_dim], each a sequence of its own; else
+// [heads, rows, head_dim].
+ggml_tensor* GgmlBlock::asked() const {
+  if (inputs_.paths == nullptr) return ggml_permute(context_, q_, 0, 2, 1, 3);
+  ggml_tensor* q = q_;
+  if (inputs_.queries != nullptr)
+    q = ggml_get_rows(context_, ggml_reshape_2d(context_, q, int64_t{h_.head_dim} * h_.n_heads, rows()),
+                      inputs_.queries);
+  return ggml_reshape_4d(context_, q, h_.head_dim, 1, h_.n_heads, inputs_.mask->ne[3]);
+}
+
+// The keys, or values, that they see. With paths: [queries, kv_heads, n, head_dim] f32, each query's own in the order
+// of its path; else [kv_heads, n, head_dim] for all, as they are kept.
 ggml_tensor* GgmlBlock::seen(ggml_tensor* cells) const {
   const int64_t n = inputs_.mask->ne[0];
   ggml_tensor* all = inputs_.paths == nullptr ? ggml_view_3d(context_, cells, h_.head_dim, h_.n_kv_heads, n,
                                                              ggml_row_size(cells->type, h_.head_dim), cells->nb[1], 0)
                                               : ggml_reshape_4d(context_, ggml_get_rows(context_, cells, inputs_.paths),
-                                                                h_.head_dim, h_.n_kv_heads, n, rows());
+                                                                h_.head_dim, h_.n_kv_heads, n, inputs_.mask->ne[3]);
   return ggml_permute(context_, all, 0, 2, 1, 3);
 }
 
 void GgmlBlock::attend(const GgmlLayer&) {
-  // With paths a row is a sequence of its own.
-  ggml_tensor* q = inputs_.paths == nullptr ? ggml_permute(context_, q_, 0, 2, 1, 3)
-                                            : ggml_reshape_4d(context_, q_, h_.head_dim, 1, h_.n_heads, rows());
   const float scale = 1.0F / std::sqrt(static_cast<float>(h_.head_dim));
-  ggml_tensor* out = ggml_flash_attn_ext(context_, q, seen(keys_), seen(values_), inputs_.mask, scale, 0.0F, 0.0F);
+  ggml_tensor* out =
+      ggml_flash_attn_ext(context_, asked(), seen(keys_), seen(values_), inputs_.mask, scale, 0.0F, 0.0F);
   ggml_prec_set_acc(out, GGML_PREC_F32);
-  input_ = ggml_reshape_2d(context_, out, int64_t{h_.head_dim} * h_.n_heads, rows());
+  const int64_t width = int64_t{h_.head_dim} * h_.n_heads;
+  input_ = ggml_view_2d(context_, out, width, rows(), ggml_row_size(out->type, width), 0);
 }
 
 void GgmlBlock::add_attended(const GgmlLayer& layer, States x) {

@@ -33,10 +33,12 @@ struct GgmlInputs {
   ggml_tensor* hidden = nullptr;     // [rows, d_model] f32
   ggml_tensor* positions = nullptr;  // [rows] i32
   ggml_tensor* written = nullptr;    // [rows] i64: the cells that rows' keys and values go to
-  // [rows, n] i32, flat: the cells of each row's path in its order, then any. Null: rows see cells 0 … n - 1.
+  // [queries, n] i32, flat: the cells of each row's path in its order, then any. Null: rows see cells 0 … n - 1.
   ggml_tensor* paths = nullptr;
-  // 0 for those of the path, else minus infinity: [rows, 1, 1, n] f16 with paths, else [rows, n].
+  // 0 for those of the path, else minus infinity: [queries, 1, 1, n] f16 with paths, else [rows, n].
   ggml_tensor* mask = nullptr;
+  // [queries] i32: with paths attention may have more queries than there are rows, which come first. Null: as many.
+  ggml_tensor* queries = nullptr;
 };
 
 class GgmlBlock {
@@ -62,6 +64,7 @@ class GgmlBlock {
  private:
   ggml_tensor* turn(ggml_tensor* heads, int32_t n, ggml_tensor* norm) const;
   ggml_tensor* keep(ggml_tensor* cells, ggml_tensor* rows) const;
+  ggml_tensor* asked() const;
   ggml_tensor* seen(ggml_tensor* cells) const;
   int64_t rows() const { return inputs_.positions->ne[0]; }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "compute/block.h"
@@ -62,6 +63,7 @@ GgmlLayers::GgmlLayers(GgmlDevice device, const ModelFile& model, const StageOpt
       options_(options),
       parts_(std::move(parts)),
       n_logits_(options.n_logits > 0 ? std::min(options.n_logits, model.n_logits()) : model.n_logits()),
+      widths_{options.width_lock},
       passes_(parts_.size()) {}
 
 std::string GgmlLayers::what() const {
@@ -151,9 +153,10 @@ std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build(LayerRange part, Shape shape
   pass->inputs = {.hidden = graph.input(GGML_TYPE_F32, h_.d_model, shape.rows),
                   .positions = graph.input(GGML_TYPE_I32, shape.rows),
                   .written = graph.input(GGML_TYPE_I64, shape.rows),
-                  .paths = is_locked() ? graph.input(GGML_TYPE_I32, int64_t{shape.cells} * shape.rows) : nullptr,
-                  .mask = is_locked() ? graph.input(GGML_TYPE_F16, shape.cells, 1, 1, shape.rows)
-                                      : graph.input(GGML_TYPE_F16, shape.cells, shape.rows)};
+                  .paths = is_locked() ? graph.input(GGML_TYPE_I32, int64_t{shape.cells} * queries(shape)) : nullptr,
+                  .mask = is_locked() ? graph.input(GGML_TYPE_F16, shape.cells, 1, 1, queries(shape))
+                                      : graph.input(GGML_TYPE_F16, shape.cells, shape.rows),
+                  .queries = queries(shape) > shape.rows ? graph.input(GGML_TYPE_I32, queries(shape)) : nullptr};
   GgmlBlock operations(graph.context(), h_, pass->inputs, rope_factors_);
   ggml_tensor* x = pass->inputs.hidden;
   for (int32_t l = part.first; l < part.last; ++l)
@@ -190,6 +193,11 @@ Status GgmlLayers::make_room() {
   return {};
 }
 
+int32_t GgmlLayers::pass_rows(size_t n) const {
+  const auto rows = static_cast<int32_t>(n);
+  return is_locked() ? *std::ranges::lower_bound(widths_, rows) : ggml_pass_rows(rows);
+}
+
 GgmlLayers::Shape GgmlLayers::shape_of(std::span<const BlockRow> rows) const {
   int64_t n = rows.front().path.size();
   if (!is_locked())
@@ -197,6 +205,18 @@ GgmlLayers::Shape GgmlLayers::shape_of(std::span<const BlockRow> rows) const {
       for (int64_t at = 0; at < row.path.size(); ++at) n = std::max(n, int64_t{row.path[at].value} + 1);
   const int32_t cells = ggml_attended_cells(n);
   return {pass_rows(rows.size()), is_locked() ? cells : std::min(cells, largest_.cells)};
+}
+
+// Before its inputs are sent. All share the allocator's memory: where a pass makes that grow, which it hardly ever
+// does, the others have lost their places, and are built anew.
+void GgmlLayers::place(Pass& pass) {
+  const auto room = [&] { return ggml_gallocr_get_buffer_size(allocator_.get(), 0); };
+  const size_t before = room();
+  pass.graph.place(allocator_.get());
+  if (room() == before) return;
+  const auto is_another = [&](const auto& entry) { return entry.second.get() != &pass; };
+  for (auto& of_part : passes_) std::erase_if(of_part, is_another);
+  std::erase_if(heads_, is_another);
 }
 
 void GgmlLayers::send_states(const Pass& pass, std::span<const float> hidden, int32_t n_rows) {
@@ -207,12 +227,13 @@ void GgmlLayers::send_states(const Pass& pass, std::span<const float> hidden, in
 
 void GgmlLayers::send_rows(const Pass& pass, std::span<const BlockRow> rows, Shape shape) {
   const auto n_rows = static_cast<size_t>(shape.rows), n = static_cast<size_t>(shape.cells);
+  const auto n_queries = static_cast<size_t>(queries(shape));
   const int32_t spare = spare_cell(options_);
   const ggml_fp16_t seen = ggml_fp32_to_fp16(0.0F);
   positions_.assign(n_rows, 0);
   written_.assign(n_rows, spare);
-  mask_.assign(n_rows * n, ggml_fp32_to_fp16(-std::numeric_limits<float>::infinity()));
-  if (is_locked()) paths_.assign(n_rows * n, spare);
+  mask_.assign(n_queries * n, ggml_fp32_to_fp16(-std::numeric_limits<float>::infinity()));
+  if (is_locked()) paths_.assign(n_queries * n, spare);
   for (size_t i = 0; i < rows.size(); ++i) {
     const BlockRow& row = rows[i];
     positions_[i] = row.position;
@@ -223,21 +244,25 @@ void GgmlLayers::send_rows(const Pass& pass, std::span<const BlockRow> rows, Sha
       mask_[i * n + static_cast<size_t>(is_locked() ? at : cell)] = seen;
     }
   }
-  for (size_t i = rows.size(); i < n_rows; ++i) mask_[i * n] = seen;  // what they see doesn't matter, but something
+  for (size_t i = rows.size(); i < n_queries; ++i) mask_[i * n] = seen;  // what they see doesn't matter, but something
   send(pass.inputs.positions, positions_);
   send(pass.inputs.written, written_);
   send(pass.inputs.mask, mask_);
   if (is_locked()) send(pass.inputs.paths, paths_);
+  if (pass.inputs.queries == nullptr) return;
+  queries_.assign(n_queries, 0);
+  std::iota(queries_.begin(), queries_.begin() + shape.rows, 0);
+  send(pass.inputs.queries, queries_);
 }
 
 void GgmlLayers::run(size_t part, std::span<const BlockRow> rows, std::span<float> hidden) {
-  const Shape shape = shape_of(rows);
   SLUICE_CHECK(rows.size() <= static_cast<size_t>(largest_.rows) && hidden.size() == numbers(rows.size(), h_.d_model),
                "rows of a pass, and their states");
+  const Shape shape = shape_of(rows);
   SLUICE_CHECK(shape.cells <= largest_.cells, "a path is longer than longest_path");
   std::unique_ptr<Pass>& pass = passes_[part][shape];
   if (!pass) pass = build(parts_[part], shape);
-  pass->graph.place(allocator_.get());
+  place(*pass);
   send_states(*pass, hidden, shape.rows);
   send_rows(*pass, rows, shape);
   pass->graph.compute(device_);
@@ -245,12 +270,13 @@ void GgmlLayers::run(size_t part, std::span<const BlockRow> rows, std::span<floa
 }
 
 void GgmlLayers::logits(std::span<const float> hidden, std::span<float> logits) {
+  const size_t n = hidden.size() / static_cast<size_t>(h_.d_model);
   SLUICE_CHECK(options_.with_head, "logits of a stage without a head");
-  const int32_t n_rows = pass_rows(hidden.size() / static_cast<size_t>(h_.d_model));
-  SLUICE_CHECK(n_rows <= largest_.rows, "rows of a pass");
+  SLUICE_CHECK(n <= static_cast<size_t>(largest_.rows), "rows of a pass");
+  const int32_t n_rows = pass_rows(n);
   std::unique_ptr<Pass>& pass = heads_[n_rows];
   if (!pass) pass = build_head(n_rows);
-  pass->graph.place(allocator_.get());
+  place(*pass);
   send_states(*pass, hidden, n_rows);
   pass->graph.compute(device_);
   ggml_backend_tensor_get(pass->graph.output(), logits.data(), 0, logits.size_bytes());

@@ -4,7 +4,9 @@
 // Exactness: a kernel's sums depend on how many rows and cells it is given. So every pass has options.width_lock rows,
 // filled up with rows of nothing, and goes over a number of cells that depends on a row's position alone; a row's keys
 // and values come in the order of its path. Then a row's bits depend on its path alone, as far as the device's kernels
-// let other rows be, which holds_still() tries. Without a lock (0) a pass has the rows that come, up to the next of a
+// let other rows be, which holds_still() tries. It also finds narrower widths at which all but attention comes to the
+// same bits, as kernels are chosen by a few classes of widths: passes of few rows take those. Attention, whose kernels
+// look at more than widths, keeps to the lock. Without a lock (0) a pass has the rows that come, up to the next of a
 // few widths, and goes over all cells up to the last that one of them sees.
 #pragma once
 
@@ -50,8 +52,12 @@ class GgmlLayers {
   void logits(std::span<const float> hidden, std::span<float> logits);
 
   // Whether rows came out to the last bit as they had alone, when they passed together, among others, at other places
-  // and in other cells. REQUIRES: is_locked(), and before any row has passed.
+  // and in other cells. If so, and they did in narrower passes, too, those are used from now on. REQUIRES: is_locked(),
+  // and before any row has passed.
   bool holds_still();
+
+  // Of passes with a lock, ascending; the last one is the lock.
+  const std::vector<int32_t>& widths() const { return widths_; }
 
   int32_t n_logits() const { return n_logits_; }
 
@@ -75,13 +81,13 @@ class GgmlLayers {
   ggml_tensor* declare_vector(const Tensor& vector);
   Status make_room();
   Shape shape_of(std::span<const BlockRow> rows) const;
-  int32_t pass_rows(size_t n) const {
-    return is_locked() ? options_.width_lock : ggml_pass_rows(static_cast<int64_t>(n));
-  }
+  int32_t pass_rows(size_t n) const;
   std::unique_ptr<Pass> build(LayerRange part, Shape shape);
   std::unique_ptr<Pass> build_head(int32_t n_rows);
+  void place(Pass& pass);
   void send_states(const Pass& pass, std::span<const float> hidden, int32_t n_rows);
   void send_rows(const Pass& pass, std::span<const BlockRow> rows, Shape shape);
+  int32_t queries(Shape shape) const { return is_locked() ? options_.width_lock : shape.rows; }
   std::string what() const;  // it holds, in words
 
   GgmlDevice device_;
@@ -99,6 +105,7 @@ class GgmlLayers {
 
   GgmlAllocatorPtr allocator_;
   Shape largest_;
+  std::vector<int32_t> widths_;
   std::vector<std::map<Shape, std::unique_ptr<Pass>>> passes_;  // [part]
   std::map<int32_t, std::unique_ptr<Pass>> heads_;              // by rows
 
@@ -106,7 +113,7 @@ class GgmlLayers {
   std::vector<float> hidden_;       // [rows, d_model]
   std::vector<int32_t> positions_;  // as in GgmlInputs
   std::vector<int64_t> written_;
-  std::vector<int32_t> paths_;
+  std::vector<int32_t> paths_, queries_;
   std::vector<ggml_fp16_t> mask_;
 };
 

@@ -21,8 +21,9 @@ enum class Activations : uint8_t { kF32, kF16 };
 // This machine's processors, by kernels of our own. Others are ggml's ("ggml:cuda0"): compute/ggml_device.h.
 inline constexpr const char* kCpuDevice = "cpu";
 
-// Rows of every pass on a device of ggml's. Trees send about as many, and CUDA kernels take 9 to 16 in the time of 16.
-inline constexpr int32_t kWidthLock = 16;
+// Rows of every pass on a device of ggml's. CUDA's kernels for quantised weights are the same for 1 to 4 rows, so a row
+// alone needs no more than its own time, and four take some 1.6 times as long (docs/devices.md).
+inline constexpr int32_t kWidthLock = 4;
 inline constexpr int32_t kMostWidthLock = 512;
 
 // Layers of a model on one device.

@@ -45,7 +45,7 @@ TEST(Device, EveryMethodSaysTheSameOnADevice) {
     draft.n_layers = 2;
     const std::string path = write_tiny_model(draft, temp_path("device-draft.gguf"));
     // Without a lock bits may move, but an f32 model's likeliest tokens are far apart.
-    for (const char* lock : {"16", "4", "0"})
+    for (const char* lock : {"16", "4", "1", "0"})
       EXPECT_EQ(answer({"--method", method, "--draft", path, "--draft-device", "ggml:cpu", "--device", "ggml:cpu",
                         "--width-lock", lock})["tokens"],
                 plain)

@@ -52,7 +52,7 @@ TEST(Plan, MeasuresThisMachineAndADraft) {
 TEST(Plan, MeasuresADeviceAndListsThoseThatAreThere) {
   const std::string out = temp_path("device.json");
   const Program::Arguments arguments = {"plan", "-m",    target(), "--device",  "ggml:cpu", "--width-lock",
-                                        "4",    "--out", out,      "--threads", "1"};
+                                        "8",    "--out", out,      "--threads", "1"};
   const Ran ran = run_program(arguments);
   ASSERT_EQ(ran.status, 0) << ran.err;
   EXPECT_NE(ran.out.find("on ggml:cpu a layer of"), std::string::npos) << ran.out;

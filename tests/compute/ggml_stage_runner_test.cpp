@@ -45,7 +45,7 @@ TEST(GgmlStageRunner, UnquantisedModelsOfEveryFamilyAgreeWithOurKernels) {
     const std::vector<Token> tokens = Dice(3).tokens(40, model.hparams().n_vocab);
     Pipeline ours(model, {});
     const Logits expected = text_logits(ours, tokens, 32);
-    for (const int32_t lock : {kWidthLock, 0}) {
+    for (const int32_t lock : {kWidthLock, 16, 0}) {
       Pipeline theirs(model, {.cuts = {1, 3}, .devices = {kDevice}, .width_lock = lock});
       EXPECT_LT(largest_difference_of(text_logits(theirs, tokens, 32), expected), 1e-4 * largest(expected))
           << spec.architecture << ", rope scaling " << spec.rope_scaling << ", lock " << lock;
@@ -73,12 +73,24 @@ TEST(GgmlStageRunner, QuantisedModelsAreAboutAsOurKernelsHaveThem) {
 TEST(GgmlStageRunner, LongPromptsInChunksOfAnyWidthEqualPlainDecoding) {
   const ModelFile model = open_model(write_tiny_model({.n_layers = 2}, temp_path("long.gguf")));
   const std::vector<Token> tokens = Dice(2).tokens(300, model.hparams().n_vocab);
-  for (const int32_t lock : {1, 2, 5, 8, 16, 32}) {
+  for (const int32_t lock : {1, 2, 4, 5, 8, 16, 32}) {
     Pipeline pipeline(model, {.kv = KvType::kF16, .devices = {kDevice}, .width_lock = lock});
     EXPECT_EQ(pipeline.exactness(), Exactness::kWidthLocked) << lock;
     const Logits plain = text_logits(pipeline, tokens, 1);
     for (const int32_t width : {5, 16, 250}) EXPECT_EQ(text_logits(pipeline, tokens, width), plain) << lock << width;
   }
+}
+
+TEST(GgmlStageRunner, PassesOfFewRowsAreNarrowWhereBitsAreThoseOfTheLock) {
+  TinyModelSpec spec{.n_layers = 2, .d_model = 64, .d_ff = 96};
+  spec.type = GGML_TYPE_Q8_0;
+  const ModelFile model = open_model(write_tiny_model(spec, temp_path("narrow.gguf")));
+  StageOptions options{.range = {0, 2}, .n_cells = 64, .device = kDevice, .width_lock = 16};
+  const auto layers = std::move(*GgmlLayers::create(model, options, {{0, 1}, {1, 2}}));
+  EXPECT_EQ(layers->widths(), std::vector<int32_t>{16});
+  EXPECT_TRUE(layers->holds_still());
+  // ggml takes one kernel for all widths of these.
+  EXPECT_EQ(layers->widths(), (std::vector<int32_t>{1, 2, 4, 8, 16}));
 }
 
 TEST(GgmlStageRunner, WithoutALockPassesAreAsWideAsTheirRowsAndBitsAreNotPromised) {
@@ -157,7 +169,7 @@ TEST(GgmlStageRunner, TapsRoundedStatesAndFewLogitsAreThoseOfOurKernels) {
   for (const StageOptions& options : cases) {
     SCOPED_TRACE(options.range.first * 10 + options.range.last);
     const Made ours = make(model, options, kCpuDevice);
-    for (const int32_t lock : {kWidthLock, 0}) {
+    for (const int32_t lock : {kWidthLock, 16, 0}) {
       const Made theirs = make(model, options, kDevice, lock);
       const double tolerance = options.rounded.empty() ? 1e-5 : 2e-3;  // f16's last bit
       expect_near(theirs.hidden, ours.hidden, tolerance);
