@@ -1,9 +1,13 @@
 #include "compute/ggml_device.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <stdexcept>
 #include <utility>
 
 namespace sluice {
@@ -15,6 +19,23 @@ std::string lower(std::string text) {
   return text;
 }
 
+// Of the guard that this thread is in: the first error that ggml has logged there. Null: it is in none.
+thread_local std::string* error_said = nullptr;
+
+void on_log(ggml_log_level level, const char* text, void*) {
+  if (error_said == nullptr || level != GGML_LOG_LEVEL_ERROR || !error_said->empty()) return;
+  *error_said = text;
+  while (!error_said->empty() && std::isspace(static_cast<unsigned char>(error_said->back())) != 0)
+    error_said->pop_back();
+}
+
+// In place of a stack trace and the end.
+void on_abort(const char* message) {
+  if (error_said != nullptr) throw std::runtime_error(error_said->empty() ? message : *error_said);
+  std::fprintf(stderr, "sluice: ggml can't go on: %s\n", message);
+  ::_exit(1);
+}
+
 // Once, when the first device is asked for: drivers take their time.
 void load_backends() {
   static const bool loaded = [] {
@@ -22,7 +43,8 @@ void load_backends() {
     const char* const named = std::getenv("SLUICE_GGML");
     const auto folder = named != nullptr ? std::filesystem::path(named)
                                          : std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-    ggml_log_set([](ggml_log_level, const char*, void*) {}, nullptr);  // what goes wrong is said here
+    ggml_log_set(on_log, nullptr);  // what goes wrong is said here
+    ggml_set_abort_callback(on_abort);
     if (!folder.empty()) ggml_backend_load_all_from_path(folder.c_str());
     return true;
   }();
@@ -72,6 +94,31 @@ Result<GgmlDevice> GgmlDevice::open(const std::string& asked, int32_t threads) {
   if (!backend) return runtime_error("device " + name_of(*found) + " does not start; another program may hold it");
   set_threads(backend.get(), threads);
   return GgmlDevice(name_of(*found), std::move(backend));
+}
+
+void guard_ggml(const std::string& device, const std::function<void()>& work) {
+  load_backends();
+  std::string said;
+  std::string* const outer = std::exchange(error_said, &said);
+  try {
+    work();
+    error_said = outer;
+  } catch (const std::exception& error) {
+    error_said = outer;
+    throw std::runtime_error("device " + device + " failed: " + error.what() +
+                             "; start again, and if it fails again take another --device");
+  }
+}
+
+// A processor's passes are shared with threads of ggml's, which no exception may leave; and it has no driver.
+void GgmlDevice::use(const std::function<void()>& work) {
+  if (ggml_backend_dev_type(ggml_backend_get_device(backend_.get())) == GGML_BACKEND_DEVICE_TYPE_CPU) return work();
+  try {
+    guard_ggml(name_, work);
+  } catch (...) {
+    is_lost_ = true;
+    throw;
+  }
 }
 
 Result<GgmlBufferPtr> GgmlDevice::allocate(ggml_context* tensors, const std::string& what) const {

@@ -9,6 +9,7 @@
 #include <ggml.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,10 @@
 namespace sluice {
 
 inline constexpr const char* kGgmlPrefix = "ggml:";
+
+// Calls `work`, in which ggml would end the program where a GPU's driver reports an error: instead it throws
+// std::runtime_error, with the device's name and what ggml has said. What ggml then holds of the device can't be freed.
+void guard_ggml(const std::string& device, const std::function<void()>& work);
 
 template <auto free_it>
 struct GgmlDeleter {
@@ -48,6 +53,11 @@ class GgmlDevice {
 
   const std::string& name() const { return name_; }  // with the prefix
   ggml_backend_t backend() const { return backend_.get(); }
+  // Work on it, and in between. Throws std::runtime_error, which names it, where it fails for good: then it is lost.
+  void use(const std::function<void()>& work);
+  bool is_lost() const { return is_lost_; }
+  // What is lost can't be given back.
+  void let_go() { static_cast<void>(backend_.release()); }
   bool supports(const ggml_tensor* operation) const { return ggml_backend_supports_op(backend_.get(), operation); }
 
   // Room for a context's tensors; null if there are none. Errors (kRuntime) name the device, `what` they are, and how
@@ -60,6 +70,7 @@ class GgmlDevice {
 
   std::string name_;
   GgmlBackendPtr backend_;
+  bool is_lost_ = false;
 };
 
 }  // namespace sluice

@@ -44,7 +44,8 @@ void GgmlGraph::place(ggml_gallocr_t allocator) {
 void GgmlGraph::compute(const GgmlDevice& device) {
   const ggml_status status = ggml_backend_graph_compute(device.backend(), graph_);
   if (status != GGML_STATUS_SUCCESS)
-    throw std::runtime_error("device " + device.name() + " failed in a pass: " + ggml_status_to_string(status));
+    throw std::runtime_error(std::string("a pass on ") + device.name() + " came to nothing, " +
+                             ggml_status_to_string(status));
 }
 
 }  // namespace sluice

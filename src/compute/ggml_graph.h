@@ -25,7 +25,7 @@ class GgmlGraph {
   // are set after this, and the output is read before another of them is computed. REQUIRES: reserve() of it or a
   // larger one.
   void place(ggml_gallocr_t allocator);
-  // Throws std::runtime_error, which names the device, if that fails.
+  // Throws std::runtime_error if that fails.
   void compute(const GgmlDevice& device);
 
   ggml_tensor* output() const { return output_; }

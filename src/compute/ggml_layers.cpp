@@ -66,6 +66,13 @@ GgmlLayers::GgmlLayers(GgmlDevice device, const ModelFile& model, const StageOpt
       widths_{options.width_lock},
       passes_(parts_.size()) {}
 
+GgmlLayers::~GgmlLayers() {
+  if (!device_.is_lost()) return;
+  static_cast<void>(buffer_.release());
+  static_cast<void>(allocator_.release());
+  device_.let_go();
+}
+
 std::string GgmlLayers::what() const {
   return "layers " + std::to_string(options_.range.first) + " to " + std::to_string(options_.range.last) + " with " +
          std::to_string(options_.n_cells) + " cells";
@@ -262,11 +269,13 @@ void GgmlLayers::run(size_t part, std::span<const BlockRow> rows, std::span<floa
   SLUICE_CHECK(shape.cells <= largest_.cells, "a path is longer than longest_path");
   std::unique_ptr<Pass>& pass = passes_[part][shape];
   if (!pass) pass = build(parts_[part], shape);
-  place(*pass);
-  send_states(*pass, hidden, shape.rows);
-  send_rows(*pass, rows, shape);
-  pass->graph.compute(device_);
-  ggml_backend_tensor_get(pass->graph.output(), hidden.data(), 0, hidden.size_bytes());
+  device_.use([&] {
+    place(*pass);
+    send_states(*pass, hidden, shape.rows);
+    send_rows(*pass, rows, shape);
+    pass->graph.compute(device_);
+    ggml_backend_tensor_get(pass->graph.output(), hidden.data(), 0, hidden.size_bytes());
+  });
 }
 
 void GgmlLayers::logits(std::span<const float> hidden, std::span<float> logits) {
@@ -276,10 +285,12 @@ void GgmlLayers::logits(std::span<const float> hidden, std::span<float> logits) 
   const int32_t n_rows = pass_rows(n);
   std::unique_ptr<Pass>& pass = heads_[n_rows];
   if (!pass) pass = build_head(n_rows);
-  place(*pass);
-  send_states(*pass, hidden, n_rows);
-  pass->graph.compute(device_);
-  ggml_backend_tensor_get(pass->graph.output(), logits.data(), 0, logits.size_bytes());
+  device_.use([&] {
+    place(*pass);
+    send_states(*pass, hidden, n_rows);
+    pass->graph.compute(device_);
+    ggml_backend_tensor_get(pass->graph.output(), logits.data(), 0, logits.size_bytes());
+  });
 }
 
 }  // namespace sluice

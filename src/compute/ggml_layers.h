@@ -39,6 +39,7 @@ class GgmlLayers {
   // name the device: weights or cells that it has no room for, and operations that it lacks.
   static Result<std::unique_ptr<GgmlLayers>> create(const ModelFile& model, const StageOptions& options,
                                                     std::vector<LayerRange> parts);
+  ~GgmlLayers();
 
   bool is_locked() const { return options_.width_lock > 0; }
   // Of one pass.

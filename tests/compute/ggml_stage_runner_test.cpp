@@ -196,6 +196,24 @@ TEST(GgmlStageRunner, NamesOfDevicesAreTakenInAnyCaseAndAnUnknownOneNamesThoseTh
   }
 }
 
+// As its CUDA backend does when the driver reports an error.
+TEST(GgmlStageRunner, WhereGgmlWouldEndTheProgramOnADeviceTheErrorIsThrown) {
+  const auto said = [](const std::function<void()>& work) -> std::string {
+    try {
+      guard_ggml("ggml:cuda0", work);
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(said([] {}), "");
+  const std::string error = said([] { ggml_abort("cuda.cu", 7, "%s", "CUDA error"); });
+  for (const char* word : {"ggml:cuda0 failed", "CUDA error", "--device"})
+    EXPECT_NE(error.find(word), std::string::npos) << error;
+  EXPECT_EQ(error.find('\n'), std::string::npos);
+  EXPECT_EXIT(ggml_abort("cpu.c", 7, "nothing left"), testing::ExitedWithCode(1), "sluice: ggml can't go on: .*left");
+}
+
 TEST(GgmlStageRunner, TooLittleMemoryIsALineThatSaysWhatToDo) {
   const GgmlDevice device = std::move(*GgmlDevice::open(kDevice, 1));
   const GgmlContextPtr tensors(ggml_init({ggml_tensor_overhead(), nullptr, true}));
