@@ -65,7 +65,7 @@ void run_linear(benchmark::State& state, ggml_type type) {
   input.reserve(formats, kIn);
   for (auto _ : state) {
     for (int64_t i = 0; i < width; ++i) input.store(formats, i, {x.data() + i * kIn, static_cast<size_t>(kIn)});
-    linear.multiply(input, width, {0, kOut}, {y.data(), kOut});
+    linear.multiply(input, {0, width}, {0, kOut}, {y.data(), kOut});
     benchmark::DoNotOptimize(y.data());
   }
   report(state, width);
@@ -112,7 +112,7 @@ void run_attention(benchmark::State& state, bool half, bool together) {
   for (auto _ : state) {
     for (int64_t head = 0; head < shape.n_heads; head += 3)
       for (size_t first = 0; first < rows.size(); first += n)
-        attention.run(kv, std::span(rows).subspan(first, n), length, {head, head + 3}, scratch);
+        attention.run(kv, std::span(rows).subspan(first, n), {length}, {head, head + 3}, scratch);
     benchmark::DoNotOptimize(out.data());
   }
 }

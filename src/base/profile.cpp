@@ -29,6 +29,13 @@ constexpr Shipped kShipped[] = {
       "stage": {"points": [[1, 0.0378], [64, 0.0378]], "between": "step", "every": 64, "add": 0.0378},
       "draft": {"points": [[1, 0.017], [64, 0.017]], "between": "step", "every": 64, "add": 0.017},
       "prune_seconds": 0.005, "link": {"latency": 20e-6, "bandwidth": 12e9}})"},
+    {"moe-8x",
+     R"({"name": "moe-8x", "description": "as paper-8x, but a mixture of experts: 8 of 128 a row, two thirds of what a row reads",
+      "source": "paper-8x; experts and their share as in Qwen3 30B-A3B and 235B-A22B, each row choosing for itself",
+      "stage": {"points": [[1, 0.0378], [64, 0.0378]], "between": "step", "every": 64, "add": 0.0378},
+      "experts": {"of": 128, "used": 8, "share": 0.67},
+      "draft": {"points": [[1, 0.017], [64, 0.017]], "between": "step", "every": 64, "add": 0.017},
+      "prune_seconds": 0.005, "link": {"latency": 20e-6, "bandwidth": 12e9}})"},
     {"paper-8x-10gbe", R"({"name": "paper-8x-10gbe", "description": "as paper-8x, but over 10 Gbit/s Ethernet of 1 ms",
       "source": "SpecPipe paper; latency assumed",
       "stage": {"points": [[1, 0.0378], [64, 0.0378]], "between": "step", "every": 64, "add": 0.0378},
@@ -65,6 +72,7 @@ Link in_a_row(std::span<const Link> links) {
 Link shorter(const Link& a, const Link& b) { return b.latency < a.latency ? b : a; }
 
 constexpr double kMostRows = 1e9, kLongest = 1e6;  // seconds; beyond them sums and clocks would overflow
+constexpr double kMostExperts = 65536;
 
 Result<double> number(const nlohmann::json& j, double low, double high, const std::string& where) {
   if (!j.is_number()) return input_error(where + " must be a number");
@@ -128,6 +136,17 @@ auto list_of(size_t least, const char* what, Parse parse) {
   };
 }
 
+Result<ExpertCost> parse_experts(const nlohmann::json& j, const std::string& where) {
+  if (!j.is_object() || !j.contains("of") || !j.contains("used") || !j.contains("share"))
+    return input_error(where + " must be an object such as {\"of\": 128, \"used\": 8, \"share\": 0.67}");
+  SLUICE_TRY_STATUS(check_keys(j, {"of", "used", "share"}, where));
+  SLUICE_TRY(const double of, number(j["of"], 1, kMostExperts, where + ".of"));
+  SLUICE_TRY(const double used, number(j["used"], 1, of, where + ".used"));
+  SLUICE_TRY(const double share, number(j["share"], 0, 1, where + ".share"));
+  if (of != std::floor(of) || used != std::floor(used)) return input_error(where + ": experts are whole numbers");
+  return ExpertCost{static_cast<int32_t>(of), static_cast<int32_t>(used), share};
+}
+
 nlohmann::json link_json(const Link& link) {
   nlohmann::json j = {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
   if (link.jitter > 0) j["jitter"] = link.jitter;
@@ -180,6 +199,10 @@ nlohmann::json curve_json(const CostCurve& curve) {
 
 }  // namespace
 
+double ExpertCost::woken(double rows) const {
+  return of * (1.0 - std::pow(1.0 - static_cast<double>(used) / of, rows));
+}
+
 double CostCurve::at(double rows) const {
   if (points.empty() || rows <= 0) return 0.0;
   const auto next =
@@ -209,8 +232,8 @@ Result<Profile> Profile::parse(const std::string& text, const std::string& where
   const auto j = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!j.is_object()) return input_error("profile " + where + " is not a JSON object" + where_it_breaks(text));
   SLUICE_TRY_STATUS(check_keys(j,
-                               {"name", "description", "source", "stage", "layer", "head", "embedding", "draft",
-                                "prune_seconds", "link", "edges", "direct", "seed", "speeds", "draft_on"},
+                               {"name", "description", "source", "stage", "layer", "head", "embedding", "experts",
+                                "draft", "prune_seconds", "link", "edges", "direct", "seed", "speeds", "draft_on"},
                                "profile " + where));
   const std::string of = "profile " + where + ": ";
   Profile profile;
@@ -226,6 +249,7 @@ Result<Profile> Profile::parse(const std::string& text, const std::string& where
                             {"head", &profile.head},
                             {"embedding", &profile.embedding}})
     SLUICE_TRY_STATUS(take(j, key, *curve, of, parse_curve));
+  SLUICE_TRY_STATUS(take(j, "experts", profile.experts, of, parse_experts));
   if (j.contains("draft")) {
     const auto list = j["draft"].is_array() ? j["draft"] : nlohmann::json::array({j["draft"]});
     for (const auto& draft : list) {
@@ -356,6 +380,7 @@ nlohmann::json Profile::to_json() const {
   nlohmann::json j = {{"name", name}, {"description", description}, {"source", source}};
   for (auto [key, curve] : {std::pair{"stage", &stage}, {"layer", &layer}, {"head", &head}, {"embedding", &embedding}})
     if (!curve->points.empty()) j[key] = curve_json(*curve);
+  if (experts.of > 0) j["experts"] = {{"of", experts.of}, {"used", experts.used}, {"share", experts.share}};
   for (const CostCurve& draft : drafts) j["draft"].push_back(curve_json(draft));
   j["prune_seconds"] = prune_seconds;
   j["link"] = link_json(link);

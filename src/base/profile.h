@@ -27,6 +27,17 @@ struct CostCurve {
   CostCurve times(double factor) const;
 };
 
+// How much longer a pass of a mixture of experts takes for several rows than for one, where it takes as long as its
+// weights are read: each row wakes `used` of `of` experts, and those that several rows wake are read once.
+struct ExpertCost {
+  int32_t of = 0, used = 0;  // 0: there are none
+  double share = 0;          // of what a pass of one row reads, that are its experts
+
+  // Experts that so many rows wake, on average, if each chooses for itself and none is dearer to all than another.
+  double woken(double rows) const;
+  double factor(double rows) const { return of == 0 ? 1.0 : 1.0 - share + share * woken(rows) / used; }
+};
+
 // One way of a link. A frame occupies it for its bytes' time, then takes the latency; the next one waits until it is
 // free.
 struct Link {
@@ -43,6 +54,7 @@ struct Profile {
   std::string name, description, source;
   CostCurve stage;
   CostCurve layer, head, embedding;
+  ExpertCost experts;             // the curves of `stage` and `layer` are times their factor
   std::vector<CostCurve> drafts;  // a pass of each draft model, the smallest first
   std::vector<double> speeds;     // of each stage's device, times that of the curves; empty: all 1
   // The stage on whose device draft models and heads run too, one pass at a time; none: they have one of their own.

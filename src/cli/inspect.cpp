@@ -117,6 +117,9 @@ nlohmann::json describe(const File& file, const HyperParameters& h, bool tensors
                       {"kv_heads", h.n_kv_heads},
                       {"head_dim", h.head_dim},
                       {"d_ff", h.d_ff}};
+  if (const MixtureParameters& m = h.mixture)
+    j["experts"] = {{"count", m.n_experts}, {"used", m.n_used}, {"d_ff", m.d_ff}, {"shared_d_ff", m.d_shared}};
+  if (h.window > 0) j["window"] = {{"tokens", h.window}, {"all_see_every", h.window_period}};
   if (tensors) add_details(file, j);
   return j;
 }
@@ -183,6 +186,15 @@ class Lines {
   void add_shape() {
     add("shape", fmt::format("{} layers of {}, {} heads over {} KV heads of {}, feed-forward {}", text("layers"),
                              text("d_model"), text("heads"), text("kv_heads"), text("head_dim"), text("d_ff")));
+    if (j_.contains("window"))
+      add("window", fmt::format("of {} tokens; every {}th layer sees all", j_["window"]["tokens"].dump(),
+                                j_["window"]["all_see_every"].dump()));
+    if (!j_.contains("experts")) return;
+    const nlohmann::json& e = j_["experts"];
+    const std::string shared =
+        e["shared_d_ff"] == 0 ? "" : fmt::format(", and one of {} that all use", e["shared_d_ff"].dump());
+    add("experts", fmt::format("{} a layer of {}, {} of them a token{}", e["count"].dump(), e["d_ff"].dump(),
+                               e["used"].dump(), shared));
   }
   std::string methods() const {
     std::string methods;

@@ -157,7 +157,7 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
   add_hosts_options(command, options, *stages);
   command.add_option(
       "--profile", options.profile,
-      "Device and link profile, a name (uniform, paper-8x, paper-8x-10gbe, wan-6, local) or a JSON file: the "
+      "Device and link profile, a name (uniform, paper-8x, moe-8x, paper-8x-10gbe, wan-6, local) or a JSON file: the "
       "costs of `virtual`, "
       "the pace of `threads`");
   add_choice(

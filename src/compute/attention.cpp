@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "compute/kernels/kernels.h"
 
@@ -66,14 +67,19 @@ void KvLayer::fetch(Part part, Cell cell, int32_t kv_head) const {
 }
 
 AttentionScratch::AttentionScratch(const AttentionShape& shape, int32_t longest_path)
-    : padded_head_(round_up(shape.head_dim)), longest_(round_up(longest_path)) {
+    : padded_head_(round_up(shape.head_dim)), longest_(round_up(longest_path + 1)) {  // a sink is a score, too
   const auto queries = static_cast<size_t>(TreeAttention::kRows * (shape.n_heads / shape.n_kv_heads));
   scores_ = Memory(queries * static_cast<size_t>(longest_) * sizeof(float));
   queries_ = Memory(queries * static_cast<size_t>(padded_head_) * sizeof(float));  // zero beyond head_dim, as is block_
   block_ = Memory(static_cast<size_t>(kBlock * padded_head_) * sizeof(float));
 }
 
-void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, int64_t shared, Part heads,
+// The first position that a row sees.
+int64_t TreeAttention::first_seen(const AttentionRow& row, const AttentionOf& of) {
+  return of.window == 0 ? 0 : std::max<int64_t>(0, row.path->size() - of.window);
+}
+
+void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, const AttentionOf& of, Part heads,
                         AttentionScratch& scratch) const {
   const kernels::Kernels& kernels = kernels::kernels();
   const auto n_rows = static_cast<int64_t>(rows.size()), n_heads = heads.end - heads.begin;
@@ -84,21 +90,26 @@ void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, i
     const float* q = rows[static_cast<size_t>(i / n_heads)].q + (heads.begin + i % n_heads) * head_dim;
     for (int64_t d = 0; d < head_dim; ++d) scratch.query(i)[d] = q[d] * scale;
   }
-  walk(kv, KvLayer::Part::kKeys, rows, shared, kv_head, scratch, [&](int64_t row, int64_t n, int64_t first, int64_t) {
-    // Behind the last position stand old keys; those scores are never read.
-    const int64_t query = row * n_heads;
-    kernels.scores(scratch.query(query), n * n_heads, scratch.staged(0), padded, scratch.scores(query) + first,
-                   scratch.longest_);
-  });
+  walk(kv, KvLayer::Part::kKeys, rows, of, kv_head, scratch,
+       [&](int64_t row, int64_t n, int64_t first, int64_t, int64_t) {
+         // Behind the last position and before the first stand old keys; those scores are never read.
+         const int64_t query = row * n_heads;
+         kernels.scores(scratch.query(query), n * n_heads, scratch.staged(0), padded, scratch.scores(query) + first,
+                        scratch.longest_);
+       });
   for (int64_t i = 0; i < n_rows * n_heads; ++i) {
-    kernels.softmax(scratch.scores(i), rows[static_cast<size_t>(i / n_heads)].path->size());
+    const AttentionRow& row = rows[static_cast<size_t>(i / n_heads)];
+    const int64_t first = first_seen(row, of), size = row.path->size();
+    float* const scores = scratch.scores(i);
+    if (!of.sinks.empty()) scores[size] = of.sinks[static_cast<size_t>(heads.begin + i % n_heads)];
+    kernels.softmax(scores + first, size - first + (of.sinks.empty() ? 0 : 1));
     std::fill(scratch.query(i), scratch.query(i) + padded, 0.0f);
   }
-  walk(kv, KvLayer::Part::kValues, rows, shared, kv_head, scratch,
-       [&](int64_t row, int64_t n, int64_t first, int64_t count) {
+  walk(kv, KvLayer::Part::kValues, rows, of, kv_head, scratch,
+       [&](int64_t row, int64_t n, int64_t first, int64_t begin, int64_t end) {
          const int64_t query = row * n_heads;
-         kernels.gather(scratch.scores(query) + first, scratch.longest_, n * n_heads, scratch.staged(0), padded, count,
-                        scratch.query(query));
+         kernels.gather(scratch.scores(query) + first + begin, scratch.longest_, n * n_heads, scratch.staged(begin),
+                        padded, end - begin, scratch.query(query));
        });
   for (int64_t i = 0; i < n_rows * n_heads; ++i) {
     float* out = rows[static_cast<size_t>(i / n_heads)].out + (heads.begin + i % n_heads) * head_dim;
@@ -107,30 +118,35 @@ void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, i
 }
 
 template <class Use>
-void TreeAttention::walk(const KvLayer& kv, KvLayer::Part part, std::span<const AttentionRow> rows, int64_t shared,
-                         int32_t kv_head, AttentionScratch& scratch, Use use) const {
+void TreeAttention::walk(const KvLayer& kv, KvLayer::Part part, std::span<const AttentionRow> rows,
+                         const AttentionOf& of, int32_t kv_head, AttentionScratch& scratch, Use use) const {
   const auto n_rows = static_cast<int64_t>(rows.size());
-  int64_t longest = 0;
-  for (const AttentionRow& row : rows) longest = std::max(longest, row.path->size());
-  shared = shared / kBlock * kBlock;
-  for (int64_t first = 0; first < shared; first += kBlock) {
+  int64_t longest = 0, earliest = std::numeric_limits<int64_t>::max();
+  for (const AttentionRow& row : rows) {
+    longest = std::max(longest, row.path->size());
+    earliest = std::min(earliest, first_seen(row, of));
+  }
+  // Windows end at other places for other rows.
+  const int64_t shared = of.window == 0 ? of.shared / kBlock * kBlock : earliest / kBlock * kBlock;
+  for (int64_t first = 0; of.window == 0 && first < shared; first += kBlock) {
     stage(kv, part, *rows[0].path, first, kBlock, kv_head, scratch);
-    use(0, n_rows, first, kBlock);
+    use(0, n_rows, first, 0, kBlock);
   }
   for (int64_t first = shared; first < longest; first += kBlock) {
-    scratch.cells_.clear();
+    scratch.cells_.assign(kBlock, Cell());
     for (int64_t row = 0; row < n_rows; ++row) {
-      const Path& path = *rows[static_cast<size_t>(row)].path;
-      const int64_t count = std::min(kBlock, path.size() - first);
-      for (int64_t i = 0; i < count; ++i) {  // what the row before has staged is often the same
+      const AttentionRow& one = rows[static_cast<size_t>(row)];
+      const Path& path = *one.path;
+      const int64_t begin = std::max<int64_t>(0, first_seen(one, of) - first);
+      const int64_t end = std::min(kBlock, path.size() - first);
+      for (int64_t i = begin; i < end; ++i) {  // what the row before has staged is often the same
         const Cell cell = path[first + i];
-        const auto at = static_cast<size_t>(i);
-        if (at < scratch.cells_.size() && scratch.cells_[at] == cell) continue;
-        if (at >= scratch.cells_.size()) scratch.cells_.resize(at + 1);
-        scratch.cells_[at] = cell;
+        Cell& staged = scratch.cells_[static_cast<size_t>(i)];
+        if (staged == cell) continue;
+        staged = cell;
         kv.read(part, cell, 1, kv_head, scratch.staged(i));
       }
-      if (count > 0) use(row, 1, first, count);
+      if (begin < end) use(row, 1, first, begin, end);
     }
   }
 }

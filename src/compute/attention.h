@@ -53,6 +53,13 @@ struct AttentionRow {
   float* out = nullptr;
 };
 
+// What rows have in common besides their layer.
+struct AttentionOf {
+  int64_t shared = 0;                 // so many positions, the first ones, of all of them lie in the same cells
+  int32_t window = 0;                 // a row sees so many positions, its own the last; 0: all
+  std::span<const float> sinks = {};  // [n_heads], a score that takes its share and has no value; or empty
+};
+
 // What one thread needs besides its input.
 class AttentionScratch {
  public:
@@ -78,17 +85,19 @@ class TreeAttention {
 
   explicit TreeAttention(const AttentionShape& shape) : shape_(shape) {}
 
-  // Heads [heads.begin, heads.end), all of one kv head, of up to kRows rows. The first `shared` positions of all of
-  // them lie in the same cells: those keys and values are read once.
-  void run(const KvLayer& kv, std::span<const AttentionRow> rows, int64_t shared, Part heads,
+  // Heads [heads.begin, heads.end), all of one kv head, of up to kRows rows. Keys and values of positions that all of
+  // them share are read once, unless there is a window.
+  void run(const KvLayer& kv, std::span<const AttentionRow> rows, const AttentionOf& of, Part heads,
            AttentionScratch& scratch) const;
 
  private:
-  // Calls use(row, n_rows, first, count) with the keys or values of `count` positions from `first` staged, which these
-  // rows have in common; for each row, position by position in order.
+  // Calls use(row, n_rows, first, begin, end) with the keys or values of positions first + begin to first + end - 1
+  // staged at places `begin` to `end` - 1, which these rows have in common; for each row, position by position in
+  // order.
   template <class Use>
-  void walk(const KvLayer& kv, KvLayer::Part part, std::span<const AttentionRow> rows, int64_t shared, int32_t kv_head,
-            AttentionScratch& scratch, Use use) const;
+  void walk(const KvLayer& kv, KvLayer::Part part, std::span<const AttentionRow> rows, const AttentionOf& of,
+            int32_t kv_head, AttentionScratch& scratch, Use use) const;
+  static int64_t first_seen(const AttentionRow& row, const AttentionOf& of);
   // Stages position first + i at place i, for i < count.
   void stage(const KvLayer& kv, KvLayer::Part part, const Path& path, int64_t first, int64_t count, int32_t kv_head,
              AttentionScratch& scratch) const;

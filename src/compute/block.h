@@ -2,7 +2,7 @@
 //
 //   n = norm(x);  q, k, v = n W_q^T, n W_k^T, n W_v^T;  q and k: per head a norm if the family has one, then RoPE
 //   x += attention(q, keys and values along the path) W_o^T
-//   m = norm(x);  x += (silu(m W_gate^T) * m W_up^T) W_down^T
+//   m = norm(x);  x += (silu(m W_gate^T) * m W_up^T) W_down^T, or the same of a few experts, weighed
 //
 // It is written over a few operations. A backend brings its own, and with them its own layers (weights, with the cells
 // of their keys and values) and states x. What an operation leaves, the next one reads; CpuBlock (compute/cpu_block.h)
@@ -26,6 +26,7 @@ void block_after_norm(Operations& operations, Layer& layer, States x) {
   operations.attend(layer);
   operations.add_attended(layer, x);
   operations.normalise(x, layer.ffn_norm, layer.ffn_formats);
+  if (layer.mixture) return operations.add_mixture(layer, x);
   operations.gate(layer);
   operations.add_gated(layer, x);
 }

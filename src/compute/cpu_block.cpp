@@ -6,6 +6,8 @@ CpuBlock::CpuBlock(const HyperParameters& h, std::span<const float> rope_factors
                    int32_t threads)
     : d_model_(h.d_model),
       d_ff_(h.d_ff),
+      mixture_(h.mixture),
+      activate_(h.activation == Activation::kSilu ? kernels_.silu_times : kernels_.clamped_silu_times),
       norm_epsilon_(h.norm_epsilon),
       shape_{h.n_heads, h.n_kv_heads, h.head_dim},
       rope_(h.rope, rope_factors),
@@ -20,8 +22,17 @@ void CpuBlock::make_room(int64_t rows) {
   const auto floats = [&](int64_t width) { return Memory(static_cast<size_t>(rows * width) * sizeof(float)); };
   qkv_ = floats(qkv_width());
   attended_ = floats(q_width());
-  gate_ = floats(d_ff_);
-  up_ = floats(d_ff_);
+  const int64_t places = mixture_ ? ExpertGroups::most_places(rows * n_choices_of_row(), mixture_.n_experts + 1) : 0;
+  gate_ = Memory(static_cast<size_t>(std::max(rows * d_ff_, places * expert_width())) * sizeof(float));
+  up_ = Memory(gate_.size());
+  if (mixture_) {
+    experts_.logits = floats(mixture_.n_experts + 1);
+    experts_.choices.resize(static_cast<size_t>(rows * n_choices_of_row()));
+    experts_.groups.resize(static_cast<size_t>(team_.size()));
+    experts_.room.assign(experts_.groups.size(), std::vector<float>(static_cast<size_t>(mixture_.n_experts)));
+    experts_.out = Memory(static_cast<size_t>(places * d_model_) * sizeof(float));
+    for (LinearInput* input : {&experts_.in, &experts_.of_down, &experts_.of_shared_down}) *input = LinearInput(places);
+  }
   angles_ = floats(rope_.size());
   max_rows_ = rows;
   inputs_.clear();
@@ -29,6 +40,14 @@ void CpuBlock::make_room(int64_t rows) {
     inputs_.emplace_back(thread == 0 ? std::max(rows, kOwnInputRows) : kOwnInputRows);
   for (const auto& [formats, n_in] : reserved_)
     for (LinearInput& input : inputs_) input.reserve(formats, n_in);
+  reserve_for_experts();
+}
+
+void CpuBlock::reserve_for_experts() {
+  if (!mixture_) return;
+  experts_.in.reserve(experts_.in_formats, d_model_);
+  experts_.of_down.reserve(experts_.down_formats, mixture_.d_ff);
+  if (mixture_.d_shared > 0) experts_.of_shared_down.reserve(experts_.down_formats, mixture_.d_shared);
 }
 
 void CpuBlock::reserve(FormatSet formats, int64_t n_in) {
@@ -40,7 +59,10 @@ void CpuBlock::reserve(const Layer& layer) {
   reserve(layer.qkv_formats, layer.q.n_in());
   reserve(layer.attention_out_formats, q_width());
   reserve(layer.ffn_formats, d_model_);
-  reserve(layer.down_formats, d_ff_);
+  if (!layer.mixture) return reserve(layer.down_formats, d_ff_);
+  experts_.in_formats.add(layer.mixture->formats);
+  experts_.down_formats.add(layer.down_formats);
+  reserve_for_experts();
 }
 
 void CpuBlock::begin(std::span<const BlockRow> rows) {
@@ -123,16 +145,16 @@ void CpuBlock::Thread::take(const float* x, int64_t width, FormatSet formats) {
 void CpuBlock::Thread::project(const Layer& layer) {
   float* q = b_.qkv_.as<float>();
   float* k = q + b_.q_width();
-  project({{&layer.q, q}, {&layer.k, k}, {&layer.v, k + b_.shape_.kv_width()}});
+  project({{&layer.q, q}, {&layer.k, k}, {&layer.v, k + b_.shape_.kv_width()}}, b_.qkv_width());
 }
 
 void CpuBlock::Thread::project_keys_and_values(const Layer& layer) {
   float* k = b_.qkv_.as<float>() + b_.q_width();
-  project({{&layer.k, k}, {&layer.v, k + b_.shape_.kv_width()}});
+  project({{&layer.k, k}, {&layer.v, k + b_.shape_.kv_width()}}, b_.qkv_width());
 }
 
 // As if the outputs lay one after another, each product's from a multiple of the grain on.
-void CpuBlock::Thread::project(std::initializer_list<Product> products) {
+void CpuBlock::Thread::project(std::initializer_list<Product> products, int64_t stride) {
   const auto room_of = [](const Linear& linear) {
     return (linear.n_out() + Linear::kGrain - 1) / Linear::kGrain * Linear::kGrain;
   };
@@ -141,7 +163,7 @@ void CpuBlock::Thread::project(std::initializer_list<Product> products) {
   divide_outputs(room, [&](Part outputs) {
     for (const auto& [weight, y] : products) {
       const Part own{std::max<int64_t>(outputs.begin, 0), std::min(outputs.end, weight->n_out())};
-      weight->multiply(input(), b_.n_rows_, own, {y, b_.qkv_width()});
+      weight->multiply(input(), {0, b_.n_rows_}, own, {y, stride});
       outputs = {outputs.begin - room_of(*weight), outputs.end - room_of(*weight)};
     }
   });
@@ -184,8 +206,8 @@ void CpuBlock::Thread::attend(const Layer& layer) {
       tile[i - first] = {&b_.rows_[static_cast<size_t>(i)].path, b_.qkv_.as<float>() + i * b_.qkv_width(),
                          b_.attended_.as<float>() + i * b_.q_width()};
     }
-    b_.attention_.run(layer.kv, {tile, static_cast<size_t>(end - first)}, which.shared, heads,
-                      b_.scratch_[static_cast<size_t>(thread_)]);
+    b_.attention_.run(layer.kv, {tile, static_cast<size_t>(end - first)}, {which.shared, layer.window, layer.sinks},
+                      heads, b_.scratch_[static_cast<size_t>(thread_)]);
   };
   if (b_.n_rows_ == 1) {
     const Part mine = part_of(n_heads, 1, thread_, b_.team_.size());
@@ -210,24 +232,116 @@ void CpuBlock::Thread::add_attended(const Layer& layer, float* x) {
   add_product(layer.attention_out, x);
 }
 
-// gate = silu(gate) * up, each thread on the outputs that it computed itself.
 void CpuBlock::Thread::gate(const Layer& layer) {
+  divide_outputs(b_.d_ff_, [&](Part outputs) { gate(layer.ffn, input(), {0, b_.n_rows_}, outputs, b_.d_ff_); });
+  done();
+}
+
+// gate = activation(gate) * up, each thread on the outputs that it computed itself.
+void CpuBlock::Thread::gate(const FeedForward& network, const LinearInput& x, Part rows, Part outputs, int64_t width) {
   float* const gate = b_.gate_.as<float>();
   float* const up = b_.up_.as<float>();
-  divide_outputs(b_.d_ff_, [&](Part outputs) {
-    layer.gate.multiply(input(), b_.n_rows_, outputs, {gate, b_.d_ff_});
-    layer.up.multiply(input(), b_.n_rows_, outputs, {up, b_.d_ff_});
-    for (int64_t i = 0; i < b_.n_rows_; ++i) {
-      const int64_t at = i * b_.d_ff_ + outputs.begin;
-      b_.kernels_.silu_times(gate + at, up + at, outputs.end - outputs.begin);
+  network.gate.multiply(x, rows, outputs, {gate, width});
+  network.up.multiply(x, rows, outputs, {up, width});
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    const int64_t at = i * width + outputs.begin;
+    b_.activate_(gate + at, up + at, outputs.end - outputs.begin);
+  }
+}
+
+void CpuBlock::Thread::add_gated(const Layer& layer, float* x) {
+  take(b_.gate_.as<float>(), b_.d_ff_, layer.down_formats);
+  add_product(layer.ffn.down, x);
+}
+
+void CpuBlock::Thread::add_mixture(const Layer& layer, float* x) {
+  route(*layer.mixture);
+  gather(*layer.mixture);
+  gate_experts(layer);
+  add_experts(layer, x);
+}
+
+// Every thread chooses for its own rows, and finds the places of all.
+void CpuBlock::Thread::route(const Mixture& mixture) {
+  const int64_t n_logits = mixture.rules.n_experts + 1, n = b_.n_choices_of_row();
+  float* const logits = b_.experts_.logits.as<float>();
+  project({{&mixture.router, logits}, {&mixture.shared_router, logits + mixture.rules.n_experts}}, n_logits);
+  const Part mine = rows();
+  for (int64_t i = mine.begin; i < mine.end; ++i)
+    choose(mixture, {logits + i * n_logits, static_cast<size_t>(n_logits)},
+           b_.experts_.room[static_cast<size_t>(thread_)],
+           std::span(b_.experts_.choices).subspan(static_cast<size_t>(i * n), static_cast<size_t>(n)));
+  b_.team_.barrier();
+  groups().sort(choices(), static_cast<int32_t>(mixture.networks.size()));
+}
+
+// Of a group's rows, side by side.
+void CpuBlock::Thread::gather(const Mixture& mixture) {
+  const Part mine = own_choices();
+  for (int64_t i = mine.begin; i < mine.end; ++i)
+    b_.experts_.in.copy(mixture.formats, groups().place(static_cast<size_t>(i)), input(), i / b_.n_choices_of_row(),
+                        b_.d_model_);
+  b_.team_.barrier();
+}
+
+// Calls work(group, outputs) for pieces of this matrix of every network that has rows: as if the outputs lay one after
+// another, each network's from a multiple of the grain on.
+template <class Work>
+void CpuBlock::Thread::divide_experts(const Mixture& mixture, const Linear FeedForward::*matrix, Work&& work) {
+  const auto n_out = [&](const ExpertGroups::Group& group) {
+    return (mixture.networks[static_cast<size_t>(group.network)].*matrix).n_out();
+  };
+  const auto room = [&](const auto& group) {
+    return (n_out(group) + Linear::kGrain - 1) / Linear::kGrain * Linear::kGrain;
+  };
+  int64_t all = 0;
+  for (const auto& group : groups().groups()) all += room(group);
+  divide_outputs(all, [&](Part outputs) {
+    for (const auto& group : groups().groups()) {
+      const Part own{std::max<int64_t>(outputs.begin, 0), std::min(outputs.end, n_out(group))};
+      if (!own.empty()) work(group, own);
+      outputs = {outputs.begin - room(group), outputs.end - room(group)};
     }
   });
   done();
 }
 
-void CpuBlock::Thread::add_gated(const Layer& layer, float* x) {
-  take(b_.gate_.as<float>(), b_.d_ff_, layer.down_formats);
-  add_product(layer.down, x);
+void CpuBlock::Thread::gate_experts(const Layer& layer) {
+  const Mixture& mixture = *layer.mixture;
+  const int64_t width = b_.expert_width();
+  divide_experts(mixture, &FeedForward::gate, [&](const auto& group, Part outputs) {
+    gate(mixture.networks[static_cast<size_t>(group.network)], b_.experts_.in, group.places, outputs, width);
+  });
+  const Part mine = own_choices();
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    const int32_t network = choices()[static_cast<size_t>(i)].network;
+    const int64_t place = groups().place(static_cast<size_t>(i));
+    const auto n = static_cast<size_t>(mixture.networks[static_cast<size_t>(network)].down.n_in());
+    down_input(mixture, network).store(layer.down_formats, place, {b_.gate_.as<float>() + place * width, n});
+  }
+  b_.team_.barrier();
+}
+
+void CpuBlock::Thread::add_experts(const Layer& layer, float* x) {
+  const Mixture& mixture = *layer.mixture;
+  const int64_t d = b_.d_model_, n = b_.n_choices_of_row();
+  float* const out = b_.experts_.out.as<float>();
+  divide_experts(mixture, &FeedForward::down, [&](const auto& group, Part outputs) {
+    mixture.networks[static_cast<size_t>(group.network)].down.multiply(down_input(mixture, group.network), group.places,
+                                                                       outputs, {out, d});
+  });
+  std::vector<float>& sum = b_.normed_[static_cast<size_t>(thread_)];
+  const Part mine = rows();
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    std::ranges::fill(sum, 0.0f);
+    for (int64_t k = i * n; k < (i + 1) * n; ++k) {
+      const float weight = choices()[static_cast<size_t>(k)].weight;
+      const float* const y = out + groups().place(static_cast<size_t>(k)) * d;
+      for (int64_t j = 0; j < d; ++j) sum[static_cast<size_t>(j)] += weight * y[j];
+    }
+    for (int64_t j = 0; j < d; ++j) x[i * d + j] += sum[static_cast<size_t>(j)];
+  }
+  own_rows_written();
 }
 
 void CpuBlock::Thread::add_product(const Linear& weight, float* x) {
@@ -237,7 +351,7 @@ void CpuBlock::Thread::add_product(const Linear& weight, float* x) {
 
 void CpuBlock::Thread::product(const Linear& weight, float* y, bool add) {
   divide_outputs(weight.n_out(), [&](Part outputs) {
-    weight.multiply(input(), b_.n_rows_, outputs, {y, weight.n_out(), add});
+    weight.multiply(input(), {0, b_.n_rows_}, outputs, {y, weight.n_out(), add});
   });
 }
 

@@ -77,6 +77,7 @@ class CpuBlock {
     void add_attended(const Layer& layer, float* x);
     void gate(const Layer& layer);
     void add_gated(const Layer& layer, float* x);
+    void add_mixture(const Layer& layer, float* x);
     // y (+)= input W^T. y: [rows, n_out]. Is the last operation of a region.
     void product(const Linear& weight, float* y, bool add = false);
 
@@ -85,9 +86,25 @@ class CpuBlock {
       const Linear* weight;
       float* y;
     };
-    void project(std::initializer_list<Product> products);
+    void project(std::initializer_list<Product> products, int64_t stride);
+    void route(const Mixture& mixture);
+    void gather(const Mixture& mixture);
+    void gate_experts(const Layer& layer);
+    void add_experts(const Layer& layer, float* x);
+    template <class Work>
+    void divide_experts(const Mixture& mixture, const Linear FeedForward::*matrix, Work&& work);
+    void gate(const FeedForward& network, const LinearInput& x, Part rows, Part outputs, int64_t width);
     void add_product(const Linear& weight, float* x);
     void turn(int64_t row, float* heads, int32_t n, const std::vector<float>& norm) const;
+    // Of the rows' choices those that are this thread's to move.
+    Part own_choices() const { return part_of(std::ssize(choices()), 1, thread_, b_.team_.size()); }
+    std::span<const ChosenExpert> choices() const {
+      return std::span(b_.experts_.choices).first(static_cast<size_t>(b_.n_rows_ * b_.n_choices_of_row()));
+    }
+    ExpertGroups& groups() const { return b_.experts_.groups[static_cast<size_t>(thread_)]; }
+    LinearInput& down_input(const Mixture& mixture, int32_t network) const {
+      return mixture.is_shared(network) ? b_.experts_.of_shared_down : b_.experts_.of_down;
+    }
     LinearInput& input() const { return b_.inputs_[b_.inputs_are_own() ? static_cast<size_t>(thread_) : 0]; }
     Part input_rows() const { return b_.inputs_are_own() ? Part{0, b_.n_rows_} : rows(); }
     void input_written() {
@@ -125,12 +142,17 @@ class CpuBlock {
     return team_.size() == 1 ? 1 : std::clamp<int64_t>(n_rows_ / 4, 1, kMostEach) * team_.size();
   }
   int64_t q_width() const { return int64_t{shape_.n_heads} * shape_.head_dim; }
+  int64_t n_choices_of_row() const { return mixture_.n_used + (mixture_.d_shared > 0 ? 1 : 0); }
+  int64_t expert_width() const { return std::max(mixture_.d_ff, mixture_.d_shared); }
   int64_t qkv_width() const { return q_width() + 2 * shape_.kv_width(); }
   void make_room(int64_t rows);
+  void reserve_for_experts();
   void find_tiles();
 
   const kernels::Kernels& kernels_ = kernels::kernels();
   int64_t d_model_, d_ff_;
+  MixtureParameters mixture_;
+  void (*activate_)(float* gate, const float* up, int64_t n);
   float norm_epsilon_;
   AttentionShape shape_;
   Rope rope_;
@@ -153,7 +175,17 @@ class CpuBlock {
   Memory gate_, up_;                        // [rows, d_ff]
   Memory angles_;                           // [rows, rope size]
   std::vector<std::vector<float>> normed_;  // [thread][d_model]
-  std::vector<AttentionScratch> scratch_;   // [thread]
+  struct ExpertRows {
+    Memory logits;                         // [rows, experts, and one for the shared expert]
+    std::vector<ChosenExpert> choices;     // [rows, n_choices_of_row]
+    std::vector<std::vector<float>> room;  // [thread][experts]
+    std::vector<ExpertGroups> groups;      // [thread], all alike
+    LinearInput in{0}, of_down{0}, of_shared_down{0};
+    FormatSet in_formats, down_formats;
+    Memory out;  // [places, d_model]
+  };
+  ExpertRows experts_;                     // of a model with experts
+  std::vector<AttentionScratch> scratch_;  // [thread]
 
   // How far the operations have got that threads take piece by piece: those of operation n, n + kRing, … in one place,
   // made ready while the operation half a ring before is over for all.

@@ -112,8 +112,10 @@ class CpuStageRunner final : public StageRunner {
   Status prepare_layers() {
     layers_.reserve(weights_.layers.size());
     for (const LayerWeights& w : weights_.layers) {
-      SLUICE_TRY(Layer layer,
-                 make_layer(packer(), w, KvLayer(block_.shape(), options_.n_cells, options_.kv == KvType::kF16)));
+      SLUICE_TRY(
+          Layer layer,
+          make_layer(packer(), w, KvLayer(block_.shape(), options_.n_cells, options_.kv == KvType::kF16), h_.mixture));
+      layer.window = h_.window_of(options_.range.first + static_cast<int32_t>(layers_.size()));
       block_.reserve(layer);
       layers_.push_back(std::move(layer));
     }
@@ -129,7 +131,11 @@ class CpuStageRunner final : public StageRunner {
 
   void measure_fetching() {
     std::vector<const Linear*> matrices;
-    for (const Layer& layer : layers_) matrices.insert(matrices.end(), {&layer.gate, &layer.up, &layer.down});
+    const auto add = [&](const FeedForward& ffn) { matrices.insert(matrices.end(), {&ffn.gate, &ffn.up, &ffn.down}); };
+    for (const Layer& layer : layers_) {
+      if (!layer.mixture) add(layer.ffn);
+      if (layer.mixture) std::ranges::for_each(layer.mixture->networks, add);
+    }
     measure_fetch_distance(matrices, block_.team());
   }
 

@@ -24,7 +24,7 @@ double seconds_for(std::span<const Linear* const> matrices, const LinearInput& x
   team.run([&](int thread) {
     for (const Linear* matrix : matrices) {
       const Part outputs = part_of(matrix->n_out(), Linear::kGrain, thread, team.size());
-      matrix->multiply(x, kRows, outputs, {y.data(), matrix->n_out()});
+      matrix->multiply(x, {0, kRows}, outputs, {y.data(), matrix->n_out()});
     }
   });
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -1,6 +1,7 @@
 #include "compute/ggml_block.h"
 
 #include <cmath>
+#include <limits>
 
 namespace sluice {
 
@@ -63,10 +64,11 @@ ggml_tensor* GgmlBlock::seen(ggml_tensor* cells) const {
   return ggml_permute(context_, all, 0, 2, 1, 3);
 }
 
-void GgmlBlock::attend(const GgmlLayer&) {
+void GgmlBlock::attend(const GgmlLayer& layer) {
+  ggml_tensor* mask = layer.has_window ? inputs_.window_mask : inputs_.mask;
   const float scale = 1.0F / std::sqrt(static_cast<float>(h_.head_dim));
-  ggml_tensor* out =
-      ggml_flash_attn_ext(context_, asked(), seen(keys_), seen(values_), inputs_.mask, scale, 0.0F, 0.0F);
+  ggml_tensor* out = ggml_flash_attn_ext(context_, asked(), seen(keys_), seen(values_), mask, scale, 0.0F, 0.0F);
+  if (layer.sinks != nullptr) ggml_flash_attn_ext_add_sinks(out, layer.sinks);
   ggml_prec_set_acc(out, GGML_PREC_F32);
   const int64_t width = int64_t{h_.head_dim} * h_.n_heads;
   input_ = ggml_view_2d(context_, out, width, rows(), ggml_row_size(out->type, width), 0);
@@ -76,11 +78,72 @@ void GgmlBlock::add_attended(const GgmlLayer& layer, States x) {
   *x = ggml_add(context_, product(layer.attention_out), *x);
 }
 
+ggml_tensor* GgmlBlock::gated(ggml_tensor* gate, ggml_tensor* up) const {
+  constexpr float kSteepness = 1.702F, kLimit = 7.0F;
+  return h_.activation == Activation::kSilu ? ggml_swiglu_split(context_, gate, up)
+                                            : ggml_swiglu_oai(context_, gate, up, kSteepness, kLimit);
+}
+
 void GgmlBlock::gate(const GgmlLayer& layer) {
   ggml_tensor *gate = product(layer.gate), *up = product(layer.up);
-  input_ = ggml_swiglu_split(context_, gate, up);
+  input_ = gated(gate, up);
 }
 
 void GgmlBlock::add_gated(const GgmlLayer& layer, States x) { *x = ggml_add(context_, product(layer.down), *x); }
+
+// chosen becomes [rows, used] i32. Their weights: [rows, used, 1].
+ggml_tensor* GgmlBlock::expert_weights(const GgmlMixture& mixture, ggml_tensor*& chosen) const {
+  constexpr float kLeastSum = 6.103515625e-5F;
+  const MixtureParameters& m = h_.mixture;
+  ggml_tensor* logits = product(mixture.router);
+  const int64_t n_rows = logits->ne[1];
+  using Gating = MixtureParameters::Gating;
+  ggml_tensor* shares = m.gating == Gating::kSoftmax   ? ggml_soft_max(context_, logits)
+                        : m.gating == Gating::kSigmoid ? ggml_sigmoid(context_, logits)
+                                                       : logits;
+  ggml_tensor* chosen_by = mixture.biases == nullptr ? shares : ggml_add(context_, shares, mixture.biases);
+  chosen = ggml_argsort_top_k(context_, chosen_by, m.n_used);
+  ggml_tensor* weights = ggml_get_rows(context_, ggml_reshape_3d(context_, shares, 1, m.n_experts, n_rows), chosen);
+  if (m.gating == Gating::kSoftmaxOfChosen) {
+    weights = ggml_soft_max(context_, ggml_reshape_2d(context_, weights, m.n_used, n_rows));
+    weights = ggml_reshape_3d(context_, weights, 1, m.n_used, n_rows);
+  }
+  if (m.normalised) {
+    weights = ggml_reshape_2d(context_, weights, m.n_used, n_rows);
+    weights = ggml_div(
+        context_, weights,
+        ggml_clamp(context_, ggml_sum_rows(context_, weights), kLeastSum, std::numeric_limits<float>::infinity()));
+    weights = ggml_reshape_3d(context_, weights, 1, m.n_used, n_rows);
+  }
+  return m.scale == 1.0F ? weights : ggml_scale(context_, weights, m.scale);
+}
+
+ggml_tensor* GgmlBlock::shared_expert(const GgmlMixture& mixture) {
+  ggml_tensor* const x = input_;
+  input_ = gated(product(mixture.gate_shared), product(mixture.up_shared));
+  ggml_tensor* y = product(mixture.down_shared);
+  input_ = x;
+  if (!h_.mixture.is_shared_gated) return y;
+  return ggml_mul(context_, y, ggml_sigmoid(context_, product(mixture.shared_router)));
+}
+
+void GgmlBlock::add_mixture(const GgmlLayer& layer, States x) {
+  const GgmlMixture& mixture = *layer.mixture;
+  ggml_tensor* chosen = nullptr;
+  ggml_tensor* weights = expert_weights(mixture, chosen);
+  ggml_tensor* in = ggml_reshape_3d(context_, input_, input_->ne[0], 1, input_->ne[1]);
+  const auto of_chosen = [&](const GgmlLinear& matrices, ggml_tensor* of) {
+    ggml_tensor* out = ggml_mul_mat_id(context_, matrices.weight, of, chosen);
+    return matrices.bias == nullptr ? out : ggml_add_id(context_, out, matrices.bias, chosen);
+  };
+  ggml_tensor* y = of_chosen(mixture.down, gated(of_chosen(mixture.gate, in), of_chosen(mixture.up, in)));
+  y = ggml_mul(context_, y, weights);  // [rows, used, d_model]
+  ggml_tensor* sum = mixture.gate_shared.weight == nullptr ? nullptr : shared_expert(mixture);
+  for (int64_t i = y->ne[1]; i-- > 0;) {
+    ggml_tensor* one = ggml_view_2d(context_, y, y->ne[0], y->ne[2], y->nb[2], static_cast<size_t>(i) * y->nb[1]);
+    sum = sum == nullptr ? one : ggml_add(context_, sum, one);
+  }
+  *x = ggml_add(context_, sum, *x);
+}
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include <ggml.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "model/model_file.h"
 
@@ -19,11 +20,23 @@ struct GgmlLinear {
   ggml_tensor *weight = nullptr, *bias = nullptr;
 };
 
+// A mixture of experts on a device: compute/mixture.h. Matrices of experts have three dimensions.
+struct GgmlMixture {
+  GgmlLinear router, gate, up, down;               // biases of experts: [experts, width]
+  ggml_tensor* biases = nullptr;                   // [experts], added to what they are chosen by, or null
+  GgmlLinear shared_router;                        // of a shared expert that is weighed
+  GgmlLinear gate_shared, up_shared, down_shared;  // of a shared expert, if there is one
+};
+
 // A layer on a device. Norms are f32; those of queries and keys may be null.
 struct GgmlLayer {
   struct NoFormats {};  // ggml chooses how inputs of products are rounded
   ggml_tensor *attention_norm = nullptr, *ffn_norm = nullptr, *q_norm = nullptr, *k_norm = nullptr;
-  GgmlLinear q, k, v, attention_out, gate, up, down;
+  ggml_tensor* sinks = nullptr;  // [heads] f32 or null
+  bool has_window = false;
+  GgmlLinear q, k, v, attention_out;
+  GgmlLinear gate, up, down;                       // or
+  std::optional<GgmlMixture> mixture;              // of experts
   ggml_tensor *keys = nullptr, *values = nullptr;  // [cells, kv_heads * head_dim] f16 or f32
   NoFormats qkv_formats, ffn_formats;
 };
@@ -37,6 +50,8 @@ struct GgmlInputs {
   ggml_tensor* paths = nullptr;
   // 0 for those of the path, else minus infinity: [queries, 1, 1, n] f16 with paths, else [rows, n].
   ggml_tensor* mask = nullptr;
+  // The same for layers with a window, which hides what lies before it. Null: no layer has one.
+  ggml_tensor* window_mask = nullptr;
   // [queries] i32: with paths attention may have more queries than there are rows, which come first. Null: as many.
   ggml_tensor* queries = nullptr;
 };
@@ -57,11 +72,15 @@ class GgmlBlock {
   void add_attended(const GgmlLayer& layer, States x);
   void gate(const GgmlLayer& layer);
   void add_gated(const GgmlLayer& layer, States x);
+  void add_mixture(const GgmlLayer& layer, States x);
 
   // Of the input: W x + b.
   ggml_tensor* product(const GgmlLinear& weight) const;
 
  private:
+  ggml_tensor* gated(ggml_tensor* gate, ggml_tensor* up) const;
+  ggml_tensor* expert_weights(const GgmlMixture& mixture, ggml_tensor*& chosen) const;
+  ggml_tensor* shared_expert(const GgmlMixture& mixture);
   ggml_tensor* turn(ggml_tensor* heads, int32_t n, ggml_tensor* norm) const;
   ggml_tensor* keep(ggml_tensor* cells, ggml_tensor* rows) const;
   ggml_tensor* asked() const;

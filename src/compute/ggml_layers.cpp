@@ -14,7 +14,7 @@ namespace {
 
 constexpr int32_t kLeastCells = 256;  // kernels share out cells in such numbers
 constexpr int64_t kDoubledUpTo = 2048;
-constexpr size_t kNodesOfLayer = 64, kNodes = 64;
+constexpr size_t kNodesOfLayer = 64, kNodesOfExpert = 2, kNodes = 64;
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -27,8 +27,10 @@ int32_t all_cells(const StageOptions& options) {
   return static_cast<int32_t>(options.width_lock > 0 ? n : round_up(n, kLeastCells));
 }
 
+// Unless no operation reads it: then it has no place.
 template <class T>
 void send(ggml_tensor* to, const std::vector<T>& values) {
+  if (to == nullptr || to->buffer == nullptr) return;
   ggml_backend_tensor_set(to, values.data(), 0, values.size() * sizeof(T));
 }
 
@@ -82,7 +84,7 @@ std::string GgmlLayers::what() const {
 
 ggml_tensor* GgmlLayers::declare_matrix(const Tensor& matrix) {
   if (!matrix) return nullptr;
-  ggml_tensor* made = ggml_new_tensor_2d(tensors_.get(), matrix.type, matrix.ne[0], matrix.ne[1]);
+  ggml_tensor* made = ggml_new_tensor_3d(tensors_.get(), matrix.type, matrix.ne[0], matrix.ne[1], matrix.n_matrices);
   matrices_.emplace_back(made, &matrix);
   return made;
 }
@@ -98,6 +100,21 @@ GgmlLinear GgmlLayers::declare(const Tensor& weight, const Tensor& bias) {
   return {declare_matrix(weight), declare_vector(bias)};
 }
 
+GgmlMixture GgmlLayers::declare_mixture(const LayerWeights& w) {
+  const auto declare_experts = [this](const Tensor& matrices, const Tensor& biases) {
+    return GgmlLinear{declare_matrix(matrices), declare_matrix(biases)};
+  };
+  return {.router = declare(w.router, w.router_logit_bias),
+          .gate = declare_experts(w.gate_experts, w.gate_expert_biases),
+          .up = declare_experts(w.up_experts, w.up_expert_biases),
+          .down = declare_experts(w.down_experts, w.down_expert_biases),
+          .biases = declare_vector(w.router_share_bias),
+          .shared_router = declare(w.shared_router),
+          .gate_shared = declare(w.gate_shared),
+          .up_shared = declare(w.up_shared),
+          .down_shared = declare(w.down_shared)};
+}
+
 GgmlLayer GgmlLayers::declare(const LayerWeights& w) {
   const auto cells = [&] {
     const auto type = options_.kv == KvType::kF16 ? GGML_TYPE_F16 : GGML_TYPE_F32;
@@ -107,6 +124,8 @@ GgmlLayer GgmlLayers::declare(const LayerWeights& w) {
           .ffn_norm = declare_vector(w.ffn_norm),
           .q_norm = declare_vector(w.q_norm),
           .k_norm = declare_vector(w.k_norm),
+          .sinks = declare_vector(w.sinks),
+          .has_window = h_.window_of(options_.range.first + static_cast<int32_t>(layers_.size())) > 0,
           .q = declare(w.q, w.q_bias),
           .k = declare(w.k, w.k_bias),
           .v = declare(w.v, w.v_bias),
@@ -114,12 +133,13 @@ GgmlLayer GgmlLayers::declare(const LayerWeights& w) {
           .gate = declare(w.gate, w.gate_bias),
           .up = declare(w.up, w.up_bias),
           .down = declare(w.down, w.down_bias),
+          .mixture = w.router ? std::optional(declare_mixture(w)) : std::nullopt,
           .keys = cells(),
           .values = cells()};
 }
 
 Status GgmlLayers::load(const StageWeights& weights) {
-  constexpr size_t kTensorsOfLayer = 24, kOthers = 8;
+  constexpr size_t kTensorsOfLayer = 32, kOthers = 8;
   tensors_.reset(
       ggml_init({ggml_tensor_overhead() * (kTensorsOfLayer * weights.layers.size() + kOthers), nullptr, true}));
   for (const LayerWeights& layer : weights.layers) layers_.push_back(declare(layer));
@@ -135,7 +155,7 @@ Status GgmlLayers::load(const StageWeights& weights) {
   for (const auto& [to, matrix] : matrices_) {
     const size_t row = ggml_row_size(matrix->type, matrix->ne[0]);
     SLUICE_CHECK(matrix->row_bytes == row, "rows of a matrix lie side by side");
-    ggml_backend_tensor_set(to, matrix->data, 0, row * static_cast<size_t>(matrix->ne[1]));
+    ggml_backend_tensor_set(to, matrix->data, 0, matrix->bytes());
     weights.release(*matrix);
   }
   for (const auto& [to, vector] : vectors_) {
@@ -155,7 +175,8 @@ Status GgmlLayers::load(const StageWeights& weights) {
 // --- passes
 
 std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build(LayerRange part, Shape shape) {
-  auto pass = std::make_unique<Pass>(kNodesOfLayer * static_cast<size_t>(part.count()) + kNodes);
+  const size_t of_layer = kNodesOfLayer + kNodesOfExpert * static_cast<size_t>(h_.mixture.n_used);
+  auto pass = std::make_unique<Pass>(of_layer * static_cast<size_t>(part.count()) + kNodes);
   GgmlGraph& graph = pass->graph;
   pass->inputs = {.hidden = graph.input(GGML_TYPE_F32, h_.d_model, shape.rows),
                   .positions = graph.input(GGML_TYPE_I32, shape.rows),
@@ -163,6 +184,9 @@ std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build(LayerRange part, Shape shape
                   .paths = is_locked() ? graph.input(GGML_TYPE_I32, int64_t{shape.cells} * queries(shape)) : nullptr,
                   .mask = is_locked() ? graph.input(GGML_TYPE_F16, shape.cells, 1, 1, queries(shape))
                                       : graph.input(GGML_TYPE_F16, shape.cells, shape.rows),
+                  .window_mask = h_.window == 0 ? nullptr
+                                 : is_locked()  ? graph.input(GGML_TYPE_F16, shape.cells, 1, 1, queries(shape))
+                                                : graph.input(GGML_TYPE_F16, shape.cells, shape.rows),
                   .queries = queries(shape) > shape.rows ? graph.input(GGML_TYPE_I32, queries(shape)) : nullptr};
   GgmlBlock operations(graph.context(), h_, pass->inputs, rope_factors_);
   ggml_tensor* x = pass->inputs.hidden;
@@ -240,6 +264,7 @@ void GgmlLayers::send_rows(const Pass& pass, std::span<const BlockRow> rows, Sha
   positions_.assign(n_rows, 0);
   written_.assign(n_rows, spare);
   mask_.assign(n_queries * n, ggml_fp32_to_fp16(-std::numeric_limits<float>::infinity()));
+  window_mask_ = mask_;
   if (is_locked()) paths_.assign(n_queries * n, spare);
   for (size_t i = 0; i < rows.size(); ++i) {
     const BlockRow& row = rows[i];
@@ -248,13 +273,17 @@ void GgmlLayers::send_rows(const Pass& pass, std::span<const BlockRow> rows, Sha
     for (int64_t at = 0; at < row.path.size(); ++at) {
       const int32_t cell = row.path[at].value;
       if (is_locked()) paths_[i * n + static_cast<size_t>(at)] = cell;
-      mask_[i * n + static_cast<size_t>(is_locked() ? at : cell)] = seen;
+      const size_t place = i * n + static_cast<size_t>(is_locked() ? at : cell);
+      mask_[place] = seen;
+      if (at >= row.path.size() - h_.window) window_mask_[place] = seen;
     }
   }
-  for (size_t i = rows.size(); i < n_queries; ++i) mask_[i * n] = seen;  // what they see doesn't matter, but something
+  // What they see doesn't matter, but something.
+  for (size_t i = rows.size(); i < n_queries; ++i) mask_[i * n] = window_mask_[i * n] = seen;
   send(pass.inputs.positions, positions_);
   send(pass.inputs.written, written_);
   send(pass.inputs.mask, mask_);
+  send(pass.inputs.window_mask, window_mask_);
   if (is_locked()) send(pass.inputs.paths, paths_);
   if (pass.inputs.queries == nullptr) return;
   queries_.assign(n_queries, 0);

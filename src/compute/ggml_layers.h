@@ -77,7 +77,8 @@ class GgmlLayers {
   GgmlLayers(GgmlDevice device, const ModelFile& model, const StageOptions& options, std::vector<LayerRange> parts);
   Status load(const StageWeights& weights);
   GgmlLayer declare(const LayerWeights& weights);
-  GgmlLinear declare(const Tensor& weight, const Tensor& bias);
+  GgmlMixture declare_mixture(const LayerWeights& weights);
+  GgmlLinear declare(const Tensor& weight, const Tensor& bias = {});
   ggml_tensor* declare_matrix(const Tensor& matrix);
   ggml_tensor* declare_vector(const Tensor& vector);
   Status make_room();
@@ -115,7 +116,7 @@ class GgmlLayers {
   std::vector<int32_t> positions_;  // as in GgmlInputs
   std::vector<int64_t> written_;
   std::vector<int32_t> paths_, queries_;
-  std::vector<ggml_fp16_t> mask_;
+  std::vector<ggml_fp16_t> mask_, window_mask_;
 };
 
 }  // namespace sluice

@@ -35,30 +35,79 @@ std::vector<float> Packer::operator()(const Tensor& vector) const {
   return copy;
 }
 
-Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv) {
+namespace {
+
+// The formats of all of them are the same, but for those of the shared one.
+void add_formats(const FeedForward& network, FormatSet& ffn, FormatSet& down) {
+  ffn.add(formats_of({&network.gate, &network.up}));
+  down.add(formats_of({&network.down}));
+}
+
+Result<Mixture> make_mixture(const Packer& pack, const LayerWeights& w, const MixtureParameters& parameters) {
+  Mixture mixture{.biases = pack(w.router_share_bias), .rules = parameters};
+  SLUICE_TRY(mixture.router, pack(w.router, w.router_logit_bias));
+  for (int64_t i = 0; i < w.gate_experts.n_matrices; ++i) {
+    FeedForward network;
+    SLUICE_TRY(network.gate, pack(w.gate_experts.matrix(i), w.gate_expert_biases.row(i)));
+    SLUICE_TRY(network.up, pack(w.up_experts.matrix(i), w.up_expert_biases.row(i)));
+    SLUICE_TRY(network.down, pack(w.down_experts.matrix(i), w.down_expert_biases.row(i)));
+    mixture.networks.push_back(std::move(network));
+  }
+  if (w.shared_router) {
+    SLUICE_TRY(mixture.shared_router, pack(w.shared_router, {}));
+  }
+  if (!w.gate_shared) return mixture;
+  FeedForward shared;
+  SLUICE_TRY(shared.gate, pack(w.gate_shared, {}));
+  SLUICE_TRY(shared.up, pack(w.up_shared, {}));
+  SLUICE_TRY(shared.down, pack(w.down_shared, {}));
+  mixture.networks.push_back(std::move(shared));
+  return mixture;
+}
+
+Result<FeedForward> make_feed_forward(const Packer& pack, const LayerWeights& w) {
+  FeedForward network;
+  SLUICE_TRY(network.gate, pack(w.gate, w.gate_bias));
+  SLUICE_TRY(network.up, pack(w.up, w.up_bias));
+  SLUICE_TRY(network.down, pack(w.down, w.down_bias));
+  return network;
+}
+
+}  // namespace
+
+Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv, const MixtureParameters& parameters) {
   SLUICE_TRY(Linear q, pack(w.q, w.q_bias));
   SLUICE_TRY(Linear k, pack(w.k, w.k_bias));
   SLUICE_TRY(Linear v, pack(w.v, w.v_bias));
   SLUICE_TRY(Linear attention_out, pack(w.attention_out, w.attention_out_bias));
-  SLUICE_TRY(Linear gate, pack(w.gate, w.gate_bias));
-  SLUICE_TRY(Linear up, pack(w.up, w.up_bias));
-  SLUICE_TRY(Linear down, pack(w.down, w.down_bias));
   const FormatSet qkv = formats_of({&q, &k, &v}), out = formats_of({&attention_out});
-  const FormatSet ffn = formats_of({&gate, &up}), of_down = formats_of({&down});
+  FormatSet of_ffn, of_down;
+  FeedForward ffn;
+  std::optional<Mixture> mixture;
+  if (w.router) {
+    SLUICE_TRY(mixture, make_mixture(pack, w, parameters));
+    of_ffn = formats_of({&mixture->router});
+    if (mixture->rules.is_shared_gated) of_ffn.add(formats_of({&mixture->shared_router}));
+    for (const FeedForward& network : mixture->networks) add_formats(network, mixture->formats, of_down);
+    of_ffn.add(mixture->formats);
+  } else {
+    SLUICE_TRY(ffn, make_feed_forward(pack, w));
+    add_formats(ffn, of_ffn, of_down);
+  }
   return Layer{.attention_norm = pack(w.attention_norm),
                .ffn_norm = pack(w.ffn_norm),
                .q_norm = pack(w.q_norm),
                .k_norm = pack(w.k_norm),
+               .sinks = pack(w.sinks),
                .q = std::move(q),
                .k = std::move(k),
                .v = std::move(v),
                .attention_out = std::move(attention_out),
-               .gate = std::move(gate),
-               .up = std::move(up),
-               .down = std::move(down),
+               .ffn = std::move(ffn),
+               .mixture = std::move(mixture),
                .qkv_formats = qkv,
                .attention_out_formats = out,
-               .ffn_formats = ffn,
+               .ffn_formats = of_ffn,
                .down_formats = of_down,
                .kv = std::move(kv)};
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "compute/attention.h"
 #include "compute/linear.h"
 #include "compute/memory.h"
+#include "compute/mixture.h"
 #include "compute/thread_team.h"
 #include "model/model_file.h"
 #include "wire/recipe.h"
@@ -18,7 +20,11 @@ namespace sluice {
 struct Layer {
   std::vector<float> attention_norm, ffn_norm;
   std::vector<float> q_norm, k_norm;  // empty, or [head_dim]
-  Linear q, k, v, attention_out, gate, up, down;
+  std::vector<float> sinks;           // empty, or [heads]
+  int32_t window = 0;                 // as in HyperParameters::window_of
+  Linear q, k, v, attention_out;
+  FeedForward ffn;                                                          // or
+  std::optional<Mixture> mixture;                                           // of experts
   FormatSet qkv_formats, attention_out_formats, ffn_formats, down_formats;  // of their inputs
   KvLayer kv;
 };
@@ -44,7 +50,8 @@ struct Packer {
   std::vector<float> operator()(const Tensor& vector) const;
 };
 
-Result<Layer> make_layer(const Packer& pack, const LayerWeights& weights, KvLayer kv);
+Result<Layer> make_layer(const Packer& pack, const LayerWeights& weights, KvLayer kv,
+                         const MixtureParameters& mixture = {});
 
 // Of pack.weights.
 Result<Head> make_head(const Packer& pack);

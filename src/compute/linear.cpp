@@ -3,6 +3,7 @@
 #include <ggml-cpu.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "compute/fetch_distance.h"
 #include "compute/kernels/kernels.h"
@@ -113,6 +114,41 @@ void LinearInput::store(FormatSet formats, int64_t row, std::span<const float> x
   }
 }
 
+void LinearInput::copy(FormatSet formats, int64_t row, const LinearInput& from, int64_t other, int64_t n_in) {
+  // In panels the blocks of a row lie a panel's width of them apart.
+  const auto copy_blocks = [&](InputFormat format, size_t block) {
+    const auto at = [&](std::byte* rows, int64_t which) {
+      const auto panel = static_cast<size_t>(which / kernels::kPanel * kernels::kPanel);
+      return rows + panel * row_bytes(format, n_in) + static_cast<size_t>(which % kernels::kPanel) * block;
+    };
+    std::byte* to = at(rows_[static_cast<int>(format)].data(), row);
+    const std::byte* source = at(from.rows_[static_cast<int>(format)].data(), other);
+    const size_t stride = kernels::kPanel * block;
+    for (size_t n = row_bytes(format, n_in) / block; n > 0; --n, to += stride, source += stride)
+      std::memcpy(to, source, block);
+  };
+  for (int f = 0; f < kInputFormats; ++f) {
+    const auto format = static_cast<InputFormat>(f);
+    if (!formats.has(format)) continue;
+    switch (format) {
+      case InputFormat::kF32:
+        copy_blocks(format, sizeof(kernels::DenseInput));
+        break;
+      case InputFormat::kBF16:
+        copy_blocks(format, sizeof(kernels::BFloatInput));
+        break;
+      case InputFormat::kQ8:
+        copy_blocks(format, sizeof(kernels::BlockInput));
+        break;
+      default: {
+        const size_t bytes = row_bytes(format, n_in);
+        std::memcpy(rows_[f].data() + static_cast<size_t>(row) * bytes,
+                    from.rows_[f].data() + static_cast<size_t>(other) * bytes, bytes);
+      }
+    }
+  }
+}
+
 Result<Linear> Linear::create(const Tensor& weight, const Tensor& bias, Arena& memory, ThreadTeam& team) {
   SLUICE_TRY(const InputFormat format, format_of(weight));
   Linear linear;
@@ -140,11 +176,13 @@ Result<Linear> Linear::create(const Tensor& weight, const Tensor& bias, Arena& m
 
 size_t Linear::packed_bytes() const { return form_ ? kernels::packed_bytes(*form_, n_in_, n_out_) : 0; }
 
-void Linear::multiply(const LinearInput& x, int64_t n_rows, Part outputs, Target target) const {
+static_assert(Linear::kRowGrain == kernels::kPanel);
+
+void Linear::multiply(const LinearInput& x, Part all_rows, Part outputs, Target target) const {
   if (outputs.empty()) return;
   constexpr int64_t kRowsInCache = 64;  // of x: they stay in L2 while the weights pass by
-  for (int64_t row = 0; row < n_rows; row += kRowsInCache) {
-    const Part rows{row, std::min(n_rows, row + kRowsInCache)};
+  for (int64_t row = all_rows.begin; row < all_rows.end; row += kRowsInCache) {
+    const Part rows{row, std::min(all_rows.end, row + kRowsInCache)};
     if (!form_) {
       multiply_by_vec_dot(x, outputs, rows, target);
       continue;

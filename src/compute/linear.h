@@ -51,6 +51,9 @@ class LinearInput {
   // Row `row` becomes x: [n_in]. Rows may be stored by several threads at once. REQUIRES: reserved.
   void store(FormatSet formats, int64_t row, std::span<const float> x);
 
+  // Row `row` becomes row `other` of another input, n_in values wide. REQUIRES: reserved, and stored there.
+  void copy(FormatSet formats, int64_t row, const LinearInput& from, int64_t other, int64_t n_in);
+
   // All rows, n_in values wide, in a format in which they were stored.
   const std::byte* rows(InputFormat format) const { return rows_[static_cast<int>(format)].data(); }
 
@@ -85,8 +88,11 @@ class Linear {
   int64_t n_out() const { return n_out_; }
   InputFormat format() const { return format_; }
 
-  // Outputs [outputs.begin, outputs.end) of rows 0 … n_rows - 1 of x. REQUIRES: outputs.begin a multiple of kGrain.
-  void multiply(const LinearInput& x, int64_t n_rows, Part outputs, Target target) const;
+  // Rows of x are multiplied from a multiple of this on.
+  static constexpr int64_t kRowGrain = 8;
+
+  // These outputs of these rows of x. REQUIRES: outputs.begin a multiple of kGrain, rows.begin one of kRowGrain.
+  void multiply(const LinearInput& x, Part rows, Part outputs, Target target) const;
 
  private:
   int64_t n_in_ = 0, n_out_ = 0;

@@ -7,27 +7,53 @@
 
 namespace sluice {
 
+// How a family chooses and weighs the experts of a mixture, if it has one.
+struct ExpertRules {
+  enum class Have : uint8_t { kNever, kIfCounted, kAlways };
+  enum class Shared : uint8_t {
+    kNone,
+    kGated,
+    kPlain
+  };  // an expert that all tokens use; gated: by a router of its own
+  Have have = Have::kNever;
+  Shared shared = Shared::kNone;
+  MixtureParameters::Gating gating = MixtureParameters::Gating::kSoftmax;
+  bool normalised = false;  // where the file doesn't say
+  bool biased = false;      // biases are added to the shares by which experts are chosen, not to their weights
+  bool has_biases = false;  // of all their products, the router's too
+};
+
 struct ModelFamily {
   std::string_view architecture;  // general.architecture
   RopeParameters::Pairing rope_pairing;
   bool rope_factors;            // may carry rope_freqs.weight
   bool head_dim_divides_model;  // n_heads * head_dim == d_model
   bool qkv_bias_required;
-  bool inner_biases;            // may carry biases behind the attention and in the feed-forward network
-  bool output_bias;             // may carry a bias on the logits
-  bool qk_norm;                 // queries and keys are normalised head by head
+  bool inner_biases;  // may carry biases behind the attention and in the feed-forward network
+  bool output_bias;   // may carry a bias on the logits
+  enum class QkNorm : uint8_t { kNone, kOptional, kRequired };
+  QkNorm qk_norm;                            // queries and keys are normalised head by head
+  const char* ffn_norm = "ffn_norm.weight";  // the norm before the feed-forward network
+  bool rope_in_part = false;                 // may turn a part of a head only
+  bool predicts_further = false;             // may carry layers behind the others that predict further tokens
+  bool out_bias_required = false;            // behind the attention
+  bool sinks = false;                        // has scores of attention that are no token's
+  int32_t window_period = 0;                 // all layers but every so-many-th see a window; 0: none does
+  Activation activation = Activation::kSilu;
   bool values_as_keys = false;  // where the size of a value is not said, it is that of a key, not d_model / heads
+  ExpertRules experts = {};
 };
 
 inline constexpr ModelFamily kModelFamilies[] = {
-    {.architecture = "llama",  // Llama 2 and 3, Mistral, SmolLM2
+    {.architecture = "llama",  // Llama 2 and 3, Mistral, Mixtral, SmolLM2
      .rope_pairing = RopeParameters::Pairing::kAdjacent,
      .rope_factors = true,
      .head_dim_divides_model = false,
      .qkv_bias_required = false,
      .inner_biases = true,
      .output_bias = false,
-     .qk_norm = false},
+     .qk_norm = ModelFamily::QkNorm::kNone,
+     .experts = {.have = ExpertRules::Have::kIfCounted, .normalised = true}},
     {.architecture = "qwen2",  // Qwen 2 and 2.5
      .rope_pairing = RopeParameters::Pairing::kHalves,
      .rope_factors = false,
@@ -35,7 +61,7 @@ inline constexpr ModelFamily kModelFamilies[] = {
      .qkv_bias_required = true,
      .inner_biases = false,
      .output_bias = true,
-     .qk_norm = false},
+     .qk_norm = ModelFamily::QkNorm::kNone},
     {.architecture = "qwen3",
      .rope_pairing = RopeParameters::Pairing::kHalves,
      .rope_factors = false,
@@ -43,7 +69,56 @@ inline constexpr ModelFamily kModelFamilies[] = {
      .qkv_bias_required = false,
      .inner_biases = false,
      .output_bias = false,
-     .qk_norm = true},
+     .qk_norm = ModelFamily::QkNorm::kRequired},
+    {.architecture = "qwen2moe",  // Qwen1.5-MoE, Qwen2 57B-A14B
+     .rope_pairing = RopeParameters::Pairing::kHalves,
+     .rope_factors = false,
+     .head_dim_divides_model = true,
+     .qkv_bias_required = false,
+     .inner_biases = false,
+     .output_bias = false,
+     .qk_norm = ModelFamily::QkNorm::kNone,
+     .experts = {.have = ExpertRules::Have::kAlways, .shared = ExpertRules::Shared::kGated}},
+    {.architecture = "qwen3moe",  // Qwen3 30B-A3B and 235B-A22B, Qwen3-Coder
+     .rope_pairing = RopeParameters::Pairing::kHalves,
+     .rope_factors = false,
+     .head_dim_divides_model = false,
+     .qkv_bias_required = false,
+     .inner_biases = false,
+     .output_bias = false,
+     .qk_norm = ModelFamily::QkNorm::kRequired,
+     .experts = {.have = ExpertRules::Have::kAlways, .normalised = true}},
+    {.architecture = "glm4moe",  // GLM-4.5 and 4.6, GLM-4.5-Air
+     .rope_pairing = RopeParameters::Pairing::kHalves,
+     .rope_factors = false,
+     .head_dim_divides_model = false,
+     .qkv_bias_required = false,
+     .inner_biases = false,
+     .output_bias = false,
+     .qk_norm = ModelFamily::QkNorm::kOptional,
+     .ffn_norm = "post_attention_norm.weight",
+     .rope_in_part = true,
+     .predicts_further = true,
+     .experts = {.have = ExpertRules::Have::kAlways,
+                 .shared = ExpertRules::Shared::kPlain,
+                 .gating = MixtureParameters::Gating::kSigmoid,
+                 .biased = true}},
+    {.architecture = "gpt-oss",
+     .rope_pairing = RopeParameters::Pairing::kHalves,
+     .rope_factors = false,
+     .head_dim_divides_model = false,
+     .qkv_bias_required = true,
+     .inner_biases = false,
+     .output_bias = false,
+     .qk_norm = ModelFamily::QkNorm::kNone,
+     .ffn_norm = "post_attention_norm.weight",
+     .out_bias_required = true,
+     .sinks = true,
+     .window_period = 2,
+     .activation = Activation::kClampedSilu,
+     .experts = {.have = ExpertRules::Have::kAlways,
+                 .gating = MixtureParameters::Gating::kSoftmaxOfChosen,
+                 .has_biases = true}},
 };
 
 // The family of that name, or nullptr.

@@ -22,7 +22,7 @@ void add(uint64_t& hash, const Tensor& tensor) {
   const auto type = static_cast<uint32_t>(tensor.type);
   add(hash, &type, 1);
   add(hash, &tensor.ne[0], 2);
-  const size_t bytes = tensor.row_bytes * static_cast<size_t>(tensor.ne[1]), end = std::min(bytes, kEnd);
+  const size_t bytes = tensor.bytes(), end = std::min(bytes, kEnd);
   add(hash, tensor.data, end);
   add(hash, tensor.data + bytes - end, end);
 }
@@ -36,8 +36,10 @@ Result<std::string> fingerprint(const ModelFile& model) {
   add(hash, weights.output_norm);
   if (!model.tied_head()) add(hash, weights.output);
   for (const LayerWeights& layer : weights.layers)
-    for (const Tensor* tensor : {&layer.attention_norm, &layer.q, &layer.k, &layer.v, &layer.attention_out,
-                                 &layer.ffn_norm, &layer.gate, &layer.up, &layer.down})
+    for (const Tensor* tensor :
+         {&layer.attention_norm, &layer.q, &layer.k, &layer.v, &layer.attention_out, &layer.ffn_norm, &layer.gate,
+          &layer.up, &layer.down, &layer.router, &layer.gate_experts, &layer.up_experts, &layer.down_experts,
+          &layer.gate_shared, &layer.up_shared, &layer.down_shared, &layer.sinks})
       add(hash, *tensor);
   return fmt::format("{:016x}", hash);
 }

@@ -20,7 +20,7 @@ inline constexpr ModelFamily kHeadFamily = {.architecture = "sluice-head",
                                             .qkv_bias_required = false,
                                             .inner_biases = false,
                                             .output_bias = false,
-                                            .qk_norm = false,
+                                            .qk_norm = ModelFamily::QkNorm::kNone,
                                             .values_as_keys = true};
 
 struct HeadContents {

@@ -44,10 +44,9 @@ class Table {
 
   void add_layers() {
     w_.layers.resize(static_cast<size_t>(p_.hparams.n_layers));
-    const auto rules = layer_tensors(p_.hparams, kHeadFamily);
     const bool pairs = p_.kind == HeadKind::kEagle3 || p_.kind == HeadKind::kPEagle;
     for (int32_t i = 0; i < p_.hparams.n_layers; ++i)
-      for (const LayerTensor& rule : rules) {
+      for (const LayerTensor& rule : layer_tensors(p_.hparams, kHeadFamily, i)) {
         if (rule.need == Need::kOptional) continue;  // biases
         LayerWeights& layer = w_.layers[static_cast<size_t>(i)];
         Tensor& place = layer.*rule.member;
@@ -103,7 +102,7 @@ Status check_head_tensors(const HeadContents& head) {
     if (!at && rule.need == Need::kRequired) return input_error("tensor '" + rule.name + "' is missing");
     if (!at) continue;
     known.insert(rule.name);
-    SLUICE_TRY_STATUS(check_tensor(*at.info, rule.n_in, rule.n_out));
+    SLUICE_TRY_STATUS(check_tensor(*at.info, {rule.n_in, rule.n_out}));
   }
   for (const auto& [name, at] : head.places.all())
     if (!known.contains(name))

@@ -10,17 +10,74 @@ namespace sluice {
 namespace {
 
 constexpr uint32_t kMaxHeadDim = 1024;
+constexpr uint32_t kMaxExperts = 512;  // libllama's
 
 Status refuse_unsupported(const MetadataKeys& keys) {
-  SLUICE_TRY_STATUS(keys.must_be("expert_count", 0, "a mixture of experts"));
-  SLUICE_TRY_STATUS(keys.must_be("expert_used_count", 0, "a mixture of experts"));
-  SLUICE_TRY_STATUS(keys.must_be("nextn_predict_layers", 0, "layers that predict further tokens"));
   SLUICE_TRY_STATUS(keys.must_be("attention.causal", 1, "attention to later tokens"));
   SLUICE_TRY_STATUS(keys.must_be("attention.scale", 0, "an attention scale of its own"));
   SLUICE_TRY_STATUS(keys.must_be("logit_scale", 1, "scaled logits"));
   SLUICE_TRY_STATUS(keys.must_be("embedding_scale", 1, "scaled embeddings"));
   SLUICE_TRY_STATUS(keys.must_be("residual_scale", 1, "scaled residuals"));
   return {};
+}
+
+Status read_shared_expert(const MetadataKeys& keys, const ModelFamily& family, HyperParameters& h) {
+  MixtureParameters& m = h.mixture;
+  if (family.experts.shared == ExpertRules::Shared::kGated) {
+    m.is_shared_gated = true;
+    SLUICE_TRY(m.d_shared, keys.count("expert_shared_feed_forward_length", kMaxDimension, h.d_ff));
+    return {};
+  }
+  if (family.experts.shared == ExpertRules::Shared::kPlain) {
+    SLUICE_TRY(const int32_t n, keys.count("expert_shared_count", kMaxExperts));
+    if (int64_t{n} * m.d_ff > kMaxDimension) return keys.wrong("expert_shared_count", "is too large");
+    m.d_shared = n * m.d_ff;
+    return {};
+  }
+  SLUICE_TRY_STATUS(keys.must_be("expert_shared_feed_forward_length", 0, "a shared expert"));
+  return keys.must_be("expert_shared_count", 0, "a shared expert");
+}
+
+Status read_gating(const MetadataKeys& keys, const ExpertRules& rules, MixtureParameters& m) {
+  m.gating = rules.gating;
+  if (keys.is_counted("expert_gating_func")) {
+    const int as_numbered = static_cast<int>(rules.gating) + 1;  // by libllama
+    SLUICE_TRY_STATUS(keys.must_be("expert_gating_func", static_cast<float>(as_numbered), "another choice of experts"));
+  }
+  SLUICE_TRY_STATUS(keys.must_be("expert_group_count", 0, "groups of experts"));
+  m.biased = rules.biased;
+  // libllama reads this of some families; of the others it goes by the family.
+  SLUICE_TRY(m.normalised,
+             rules.biased ? keys.flag("expert_weights_norm", rules.normalised) : Result<bool>(rules.normalised));
+  SLUICE_TRY(const float scale, keys.number("expert_weights_scale", 0.0f));
+  m.scale = scale == 0.0f ? 1.0f : scale;
+  return {};
+}
+
+// As libllama reads them: an expert is as wide as feed_forward_length says where nothing else is said, of the families
+// that always have experts by as much narrower as a token uses many.
+Status read_mixture(const MetadataKeys& keys, const ModelFamily& family, HyperParameters& h) {
+  using Have = ExpertRules::Have;
+  const bool counted = family.experts.have == Have::kIfCounted;
+  if (family.experts.have == Have::kNever || (counted && !keys.is_counted("expert_count"))) {
+    SLUICE_TRY_STATUS(keys.must_be("expert_count", 0, "a mixture of experts"));
+    return keys.must_be("expert_used_count", 0, "a mixture of experts");
+  }
+  MixtureParameters& m = h.mixture;
+  SLUICE_TRY(m.n_experts, keys.count("expert_count", kMaxExperts));
+  SLUICE_TRY(m.n_used, keys.layer_count("expert_used_count", kMaxExperts, h.n_layers));
+  if (m.n_used > m.n_experts) return keys.wrong("expert_used_count", "is more than expert_count");
+  SLUICE_TRY(
+      m.d_ff,
+      counted ? h.d_ff : keys.layer_count("expert_feed_forward_length", kMaxDimension, h.n_layers, h.d_ff / m.n_used));
+  if (m.d_ff == 0) return keys.wrong("expert_feed_forward_length", "is missing");
+  if (keys.is_counted("leading_dense_block_count")) {
+    if (family.experts.shared != ExpertRules::Shared::kPlain)
+      return keys.wrong("leading_dense_block_count", "asks for layers without experts, which is not supported");
+    SLUICE_TRY(m.n_dense_layers, keys.number_in("leading_dense_block_count", 0, static_cast<uint32_t>(h.n_layers)));
+  }
+  SLUICE_TRY_STATUS(read_shared_expert(keys, family, h));
+  return read_gating(keys, family.experts, m);
 }
 
 // The heads: their number, their sharing of keys and values, and the size of one.
@@ -78,11 +135,26 @@ Status read_rope_scaling(const MetadataKeys& keys, HyperParameters& h) {
 Status read_rope(const MetadataKeys& keys, const ModelFamily& family, HyperParameters& h) {
   h.rope.pairing = family.rope_pairing;
   SLUICE_TRY(h.rope.n_dims, keys.count("rope.dimension_count", kMaxHeadDim, h.head_dim));
-  if (h.rope.n_dims != h.head_dim)
+  const bool in_part = family.rope_in_part && h.rope.n_dims < h.head_dim && h.rope.n_dims % 2 == 0;
+  if (h.rope.n_dims != h.head_dim && !in_part)
     return keys.wrong("rope.dimension_count", "should be the size of a head, " + std::to_string(h.head_dim));
+  if (family.rope_in_part && keys.has("rope.dimension_sections"))
+    return keys.wrong("rope.dimension_sections", "asks for positions in images, which are not supported");
   SLUICE_TRY(h.rope.base, keys.number("rope.freq_base", 10000.0f));
+  if (family.window_period > 0)
+    SLUICE_TRY_STATUS(keys.must_be("rope.freq_base_swa", h.rope.base, "other positions in layers with a window"));
   if (h.rope.base <= 1.0f) return keys.wrong("rope.freq_base", "should be above 1");
   return read_rope_scaling(keys, h);
+}
+
+// Of the layers those that predict further tokens are the last.
+Status leave_further_layers(const MetadataKeys& keys, const ModelFamily& family, HyperParameters& h) {
+  if (!family.predicts_further) return keys.must_be("nextn_predict_layers", 0, "layers that predict further tokens");
+  if (!keys.is_counted("nextn_predict_layers")) return {};
+  SLUICE_TRY(h.n_further_layers, keys.count("nextn_predict_layers", kMaxLayers));
+  if (h.n_further_layers >= h.n_layers) return keys.wrong("nextn_predict_layers", "should be less than block_count");
+  h.n_layers -= h.n_further_layers;
+  return {};
 }
 
 }  // namespace
@@ -94,6 +166,14 @@ Status read_layer_shape(const MetadataKeys& keys, const ModelFamily& family, Hyp
   if (h.norm_epsilon <= 0.0f || h.norm_epsilon >= 1.0f)
     return keys.wrong("attention.layer_norm_rms_epsilon", "should be above 0 and below 1");
   SLUICE_TRY_STATUS(read_heads(keys, family, h));
+  SLUICE_TRY_STATUS(read_mixture(keys, family, h));
+  h.activation = family.activation;
+  if (family.window_period > 0) {
+    SLUICE_TRY(h.window, keys.count("attention.sliding_window", INT32_MAX));
+    h.window_period = family.window_period;
+    SLUICE_TRY_STATUS(keys.must_be("attention.sliding_window_pattern", static_cast<float>(family.window_period),
+                                   "windows in other layers"));
+  }
   return read_rope(keys, family, h);
 }
 
@@ -118,6 +198,7 @@ Result<HyperParameters> read_hyperparameters(const gguf::Header& header) {
 
   const MetadataKeys keys(header, h.architecture);
   SLUICE_TRY(h.n_layers, keys.count("block_count", kMaxLayers));
+  SLUICE_TRY_STATUS(leave_further_layers(keys, *family, h));
   SLUICE_TRY(h.d_model, keys.count("embedding_length", kMaxDimension));
   SLUICE_TRY(h.context_length, keys.count("context_length", INT32_MAX));
   SLUICE_TRY_STATUS(read_layer_shape(keys, *family, h));

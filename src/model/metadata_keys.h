@@ -21,6 +21,8 @@ class MetadataKeys {
 
   tl::unexpected<Error> wrong(const std::string& name, const std::string& why) const;
 
+  // Whether it is there and says anything but 0.
+  bool is_counted(const std::string& name) const { return has(name) && !must_be(name, 0, ""); }
   // A count in [1, limit], or what stands for it if the key is not there.
   Result<int32_t> count(const std::string& name, uint32_t limit, std::optional<int32_t> otherwise = {}) const;
   // A number in [least, limit] that must be there.

@@ -57,14 +57,19 @@ Status ModelFile::Contents::check_tensors() const {
     if (!at && rule.need == Need::kRequired) return input_error("tensor '" + name + "' is missing");
     if (!at) return {};
     known.insert(name);
-    return check_tensor(*at.info, rule.n_in, rule.n_out);
+    return check_tensor(*at.info, shape_of(rule));
   };
   for (const ModelTensor& rule : model_tensors(hparams, *family)) SLUICE_TRY_STATUS(check(rule.name, rule));
-  const auto rules = layer_tensors(hparams, *family);
   for (int32_t layer = 0; layer < hparams.n_layers; ++layer)
-    for (const LayerTensor& rule : rules) SLUICE_TRY_STATUS(check(layer_tensor_name(layer, rule.name), rule));
+    for (const LayerTensor& rule : layer_tensors(hparams, *family, layer))
+      SLUICE_TRY_STATUS(check(layer_tensor_name(layer, rule.name), rule));
+  const auto is_further = [&](const std::string& name) {
+    for (int32_t i = 0; i < hparams.n_further_layers; ++i)
+      if (name.starts_with(layer_tensor_name(hparams.n_layers + i, ""))) return true;
+    return false;
+  };
   for (const auto& [name, at] : places.all())
-    if (!known.contains(name))
+    if (!known.contains(name) && !is_further(name))
       return input_error("tensor '" + name + "' is none that a model of architecture " + hparams.architecture + " has");
   return {};
 }
@@ -164,7 +169,7 @@ Result<Sha256> ModelFile::identity() const {
 
 uint64_t ModelFile::layer_bytes(int32_t layer) const {
   uint64_t bytes = 0;
-  for (const LayerTensor& rule : layer_tensors(hparams(), *contents_->family))
+  for (const LayerTensor& rule : layer_tensors(hparams(), *contents_->family, layer))
     bytes += contents_->places.bytes_of(layer_tensor_name(layer, rule.name));
   return bytes;
 }
@@ -177,6 +182,17 @@ std::vector<ModelFile::TensorSummary> ModelFile::tensors() const {
   return contents_->places.summaries(contents_->shards);
 }
 
+Tensor Tensor::matrix(int64_t i) const {
+  SLUICE_CHECK(0 <= i && i < n_matrices, "one of the tensor's matrices");
+  return {name, type, {ne[0], ne[1]}, data + static_cast<size_t>(i * ne[1]) * row_bytes, row_bytes};
+}
+
+Tensor Tensor::row(int64_t i) const {
+  if (!*this) return {};
+  SLUICE_CHECK(0 <= i && i < ne[1], "one of the matrix's rows");
+  return {name, type, {ne[0], 1}, data + static_cast<size_t>(i) * row_bytes, row_bytes};
+}
+
 StageWeights::StageWeights() = default;
 StageWeights::StageWeights(StageWeights&&) noexcept = default;
 StageWeights& StageWeights::operator=(StageWeights&&) noexcept = default;
@@ -184,7 +200,7 @@ StageWeights::~StageWeights() = default;
 
 void StageWeights::release(const Tensor& tensor) const {
   if (!tensor) return;
-  const std::span<const std::byte> data{tensor.data, tensor.row_bytes * static_cast<size_t>(tensor.ne[1])};
+  const std::span<const std::byte> data{tensor.data, tensor.bytes()};
   for (const auto& mapping : mappings_) {
     const auto bytes = mapping->pages.bytes();
     if (bytes.data() <= data.data() && data.data() < bytes.data() + bytes.size()) mapping->pages.forget(data);
@@ -202,9 +218,8 @@ std::vector<WantedTensor> ModelFile::Contents::wanted(LayerRange range, bool wit
   const auto want = [&](const std::string& name, Tensor& target) {
     if (const Place at = places.find(name)) wanted.push_back({&target, at});
   };
-  const auto rules = layer_tensors(hparams, *family);
   for (int32_t i = 0; i < range.count(); ++i)
-    for (const LayerTensor& rule : rules)
+    for (const LayerTensor& rule : layer_tensors(hparams, *family, range.first + i))
       want(layer_tensor_name(range.first + i, rule.name), weights.layers[static_cast<size_t>(i)].*rule.member);
   for (const ModelTensor& rule : model_tensors(hparams, *family))
     if (rule.user == TensorUser::kLayers ? range.count() > 0

@@ -35,13 +35,42 @@ struct RopeParameters {
   float beta_fast = 32.0f, beta_slow = 1.0f;  // YaRN
 };
 
+// A mixture of experts in place of one feed-forward network: a router gives each token to a few of many small networks,
+// whose outputs are added up by weights that it gives.
+struct MixtureParameters {
+  int32_t n_experts = 0, n_used = 0;  // in all, and by a token; 0: the model has no experts
+  int32_t d_ff = 0, d_shared = 0;     // of an expert, and of one that every token is given to besides; 0: there is none
+  bool is_shared_gated = false;       // the latter counts by the sigmoid of a logit of its own, else as it is
+  int32_t n_dense_layers = 0;         // the first ones have no experts
+  // How logits become shares: kSoftmaxOfChosen takes it over those that are chosen alone. In libllama's
+  // order.
+  enum class Gating : uint8_t { kSoftmax, kSigmoid, kSoftmaxOfChosen };
+  Gating gating = Gating::kSoftmax;
+  bool biased = false;      // experts are chosen by their shares and a bias of each
+  bool normalised = false;  // the weights of those that a token uses are divided by their sum
+  float scale = 1.0f;       // then times this
+
+  explicit operator bool() const { return n_experts > 0; }
+  bool is_in(int32_t layer) const { return n_experts > 0 && layer >= n_dense_layers; }
+};
+
+// Between a feed-forward network's products: silu(gate) * up, or as kernels/table.h says of clamped_silu_times.
+enum class Activation : uint8_t { kSilu, kClampedSilu };
+
 struct HyperParameters {
-  std::string architecture;  // "llama", "qwen2", "qwen3"; of heads "sluice-head", "eagle3"
+  std::string architecture;  // "llama", "qwen2", "qwen3moe", …; of heads "sluice-head", "eagle3"
   std::string name;          // general.name, or the file's name without its ending
   int32_t n_layers = 0, d_model = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, d_ff = 0, n_vocab = 0;
-  int32_t context_length = 0;  // the longest the model was trained for
+  int32_t n_further_layers = 0;  // behind the n_layers: they predict further tokens, and are left alone
+  int32_t context_length = 0;    // the longest the model was trained for
   float norm_epsilon = 1e-5f;
   RopeParameters rope;
+  MixtureParameters mixture;
+  Activation activation = Activation::kSilu;
+  // Tokens that a row sees at most, itself included, in all layers but every window_period-th; 0: all.
+  int32_t window = 0, window_period = 1;
+
+  int32_t window_of(int32_t layer) const { return (layer + 1) % window_period == 0 ? 0 : window; }
 };
 
 // A tensor in mapped memory. ne as in ggml: ne[0] is the contiguous dimension. A matrix [n_out, n_in] has ne = {n_in,
@@ -52,8 +81,14 @@ struct Tensor {
   int64_t ne[2] = {0, 1};
   const std::byte* data = nullptr;  // owned by the StageWeights (or other mapping) that it came from
   size_t row_bytes = 0;             // bytes from one row to the next
+  int64_t n_matrices = 1;           // of that shape, one after another
 
   explicit operator bool() const { return data != nullptr; }
+  size_t bytes() const { return row_bytes * static_cast<size_t>(ne[1] * n_matrices); }
+  // One of its matrices. REQUIRES: 0 <= i < n_matrices.
+  Tensor matrix(int64_t i) const;
+  // A row of a matrix as a vector. REQUIRES: 0 <= i < ne[1].
+  Tensor row(int64_t i) const;
 };
 
 // The weights of one layer. Tensors that the model doesn't have are empty.
@@ -64,10 +99,18 @@ struct LayerWeights {
   Tensor q_norm, k_norm;          // [head_dim]: qwen3
   Tensor attention_out;           // [d_model, heads * head_dim]
   Tensor attention_out_bias;
+  Tensor sinks;     // [heads]: a score of each head that takes its share of attention, and gives nothing
   Tensor ffn_norm;  // [d_model]
   Tensor gate, up;  // [d_ff, d_model]
   Tensor down;      // [d_model, d_ff]
   Tensor gate_bias, up_bias, down_bias;
+  // Of a mixture of experts, instead of gate, up and down.
+  Tensor router, router_share_bias;  // [experts, d_model]; [experts]: added to the shares by which they are chosen
+  Tensor gate_experts, up_experts, down_experts;  // [experts] matrices: those of gate, up and down, narrower
+  Tensor router_logit_bias;                       // [experts]
+  Tensor gate_expert_biases, up_expert_biases, down_expert_biases;  // [experts, d_ff], the last [experts, d_model]
+  Tensor shared_router;  // [d_model]: what the shared expert counts, before the sigmoid
+  Tensor gate_shared, up_shared, down_shared;
 };
 
 class ModelFile;

@@ -13,6 +13,8 @@ bool is_weight_type(ggml_type type) {
   return ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K;
 }
 
+int64_t numbers_in(const gguf::TensorInfo& tensor) { return tensor.ne[0] * tensor.ne[1] * tensor.ne[2]; }
+
 std::string shape(const int64_t* ne, int n_dims) {
   std::string text;
   for (int d = 0; d < n_dims; ++d) text += (d > 0 ? " x " : "") + std::to_string(ne[d]);
@@ -56,14 +58,14 @@ uint64_t TensorPlaces::bytes_of(const std::string& name) const {
 
 int64_t TensorPlaces::parameter_count() const {
   int64_t count = 0;
-  for (const auto& [name, at] : places_) count += at.info->ne[0] * at.info->ne[1];
+  for (const auto& [name, at] : places_) count += numbers_in(*at.info);
   return count;
 }
 
 std::string TensorPlaces::general_type() const {
   std::map<ggml_type, int64_t> parameters;  // in matrices
   for (const auto& [name, at] : places_)
-    if (at.info->n_dims > 1) parameters[at.info->type] += at.info->ne[0] * at.info->ne[1];
+    if (at.info->n_dims > 1) parameters[at.info->type] += numbers_in(*at.info);
   const auto most = std::max_element(parameters.begin(), parameters.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == parameters.end()) return "no matrices";
@@ -81,12 +83,15 @@ std::vector<ModelFile::TensorSummary> TensorPlaces::summaries(const Shards& shar
   return out;
 }
 
-Status check_tensor(const gguf::TensorInfo& tensor, int64_t n_in, int64_t n_out) {
-  const bool is_vector = n_out == 0;
-  const int64_t expected[] = {n_in, is_vector ? 1 : n_out, 1, 1};
+Status check_tensor(const gguf::TensorInfo& tensor, TensorShape wanted) {
+  const bool is_vector = wanted.n_out == 0;
+  const int64_t expected[] = {wanted.n_in, is_vector ? 1 : wanted.n_out, wanted.n, 1};
   if (!std::equal(expected, expected + 4, tensor.ne))
     return input_error("tensor '" + tensor.name + "' is " + shape(tensor.ne, tensor.n_dims) +
-                       "; by the hyperparameters it should be " + shape(expected, is_vector ? 1 : 2));
+                       "; by the hyperparameters it should be " +
+                       shape(expected, is_vector      ? 1
+                                       : wanted.n > 1 ? 3
+                                                      : 2));
   if (is_vector ? tensor.type != GGML_TYPE_F32 : !is_weight_type(tensor.type))
     return input_error("tensor '" + tensor.name + "' has type " + ggml_type_name(tensor.type) +
                        (is_vector ? "; f32 is needed" : ", which is no type for weights"));

@@ -19,7 +19,7 @@ struct Place {
 
   explicit operator bool() const { return info != nullptr; }
   Tensor tensor(const std::byte* data) const {
-    return {info->name, info->type, {info->ne[0], info->ne[1]}, data, info->row_bytes};
+    return {info->name, info->type, {info->ne[0], info->ne[1]}, data, info->row_bytes, info->ne[2]};
   }
 };
 
@@ -49,8 +49,13 @@ class TensorPlaces {
   std::unordered_map<std::string, Place> places_;
 };
 
-// Whether it is a matrix [n_out, n_in] of any weight type, or with n_out = 0 a vector [n_in] of f32.
-Status check_tensor(const gguf::TensorInfo& tensor, int64_t n_in, int64_t n_out);
+// A matrix [n_out, n_in] of any weight type, n of them, or with n_out = 0 a vector [n_in] of f32.
+struct TensorShape {
+  int64_t n_in = 0, n_out = 0, n = 1;
+};
+
+// Whether it is of this shape.
+Status check_tensor(const gguf::TensorInfo& tensor, TensorShape expected);
 
 // One run of mapped pages of one file.
 struct StageWeights::Mapping {

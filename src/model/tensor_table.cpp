@@ -2,7 +2,32 @@
 
 namespace sluice {
 
-std::vector<LayerTensor> layer_tensors(const HyperParameters& h, const ModelFamily& family) {
+namespace {
+
+void add_experts(const HyperParameters& h, const ModelFamily& family, std::vector<LayerTensor>& table) {
+  using W = LayerWeights;
+  const int64_t d = h.d_model, n = h.mixture.n_experts, ff = h.mixture.d_ff, shared = h.mixture.d_shared;
+  table.push_back({"ffn_gate_inp.weight", &W::router, Need::kRequired, d, n});
+  table.push_back({"ffn_gate_exps.weight", &W::gate_experts, Need::kRequired, d, ff, n});
+  table.push_back({"ffn_up_exps.weight", &W::up_experts, Need::kRequired, d, ff, n});
+  table.push_back({"ffn_down_exps.weight", &W::down_experts, Need::kRequired, ff, d, n});
+  if (h.mixture.biased) table.push_back({"exp_probs_b.bias", &W::router_share_bias, Need::kRequired, n});
+  if (family.experts.has_biases) {
+    table.push_back({"ffn_gate_inp.bias", &W::router_logit_bias, Need::kRequired, n});
+    table.push_back({"ffn_gate_exps.bias", &W::gate_expert_biases, Need::kRequired, ff, n});
+    table.push_back({"ffn_up_exps.bias", &W::up_expert_biases, Need::kRequired, ff, n});
+    table.push_back({"ffn_down_exps.bias", &W::down_expert_biases, Need::kRequired, d, n});
+  }
+  if (shared == 0) return;
+  if (h.mixture.is_shared_gated) table.push_back({"ffn_gate_inp_shexp.weight", &W::shared_router, Need::kRequired, d});
+  table.push_back({"ffn_gate_shexp.weight", &W::gate_shared, Need::kRequired, d, shared});
+  table.push_back({"ffn_up_shexp.weight", &W::up_shared, Need::kRequired, d, shared});
+  table.push_back({"ffn_down_shexp.weight", &W::down_shared, Need::kRequired, shared, d});
+}
+
+}  // namespace
+
+std::vector<LayerTensor> layer_tensors(const HyperParameters& h, const ModelFamily& family, int32_t layer) {
   using W = LayerWeights;
   constexpr Need kRequired = Need::kRequired, kOptional = Need::kOptional;
   const int64_t d = h.d_model, ff = h.d_ff, head = h.head_dim;
@@ -17,17 +42,24 @@ std::vector<LayerTensor> layer_tensors(const HyperParameters& h, const ModelFami
       {"attn_k.bias", &W::k_bias, qkv_bias, n_kv},
       {"attn_v.bias", &W::v_bias, qkv_bias, n_kv},
       {"attn_output.weight", &W::attention_out, kRequired, n_q, d},
-      {"ffn_norm.weight", &W::ffn_norm, kRequired, d},
-      {"ffn_gate.weight", &W::gate, kRequired, d, ff},
-      {"ffn_up.weight", &W::up, kRequired, d, ff},
-      {"ffn_down.weight", &W::down, kRequired, ff, d},
+      {family.ffn_norm, &W::ffn_norm, kRequired, d},
   };
-  if (family.qk_norm) {
-    table.push_back({"attn_q_norm.weight", &W::q_norm, kRequired, head});
-    table.push_back({"attn_k_norm.weight", &W::k_norm, kRequired, head});
+  if (family.qk_norm != ModelFamily::QkNorm::kNone) {
+    const Need need = family.qk_norm == ModelFamily::QkNorm::kRequired ? kRequired : kOptional;
+    table.push_back({"attn_q_norm.weight", &W::q_norm, need, head});
+    table.push_back({"attn_k_norm.weight", &W::k_norm, need, head});
   }
+  if (family.inner_biases || family.out_bias_required)
+    table.push_back({"attn_output.bias", &W::attention_out_bias, family.out_bias_required ? kRequired : kOptional, d});
+  if (family.sinks) table.push_back({"attn_sinks.weight", &W::sinks, kRequired, h.n_heads});
+  if (h.mixture.is_in(layer)) {
+    add_experts(h, family, table);
+    return table;
+  }
+  table.push_back({"ffn_gate.weight", &W::gate, kRequired, d, ff});
+  table.push_back({"ffn_up.weight", &W::up, kRequired, d, ff});
+  table.push_back({"ffn_down.weight", &W::down, kRequired, ff, d});
   if (family.inner_biases) {
-    table.push_back({"attn_output.bias", &W::attention_out_bias, kOptional, d});
     table.push_back({"ffn_gate.bias", &W::gate_bias, kOptional, ff});
     table.push_back({"ffn_up.bias", &W::up_bias, kOptional, ff});
     table.push_back({"ffn_down.bias", &W::down_bias, kOptional, d});

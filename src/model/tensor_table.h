@@ -6,18 +6,20 @@
 
 #include "model/family.h"
 #include "model/model_file.h"
+#include "model/tensor_places.h"
 
 namespace sluice {
 
 enum class Need : uint8_t { kRequired, kOptional };
 
-// One tensor of every layer ("blk.<layer>.<name>").
+// One tensor of a layer ("blk.<layer>.<name>").
 struct LayerTensor {
   const char* name;
   Tensor LayerWeights::*member;
   Need need;
-  int64_t n_in = 0, n_out = 0;  // a matrix [n_out, n_in] of any weight type, or with n_out = 0 a vector [n_in] of f32
+  int64_t n_in = 0, n_out = 0, n = 1;  // as in TensorShape
 };
+inline TensorShape shape_of(const LayerTensor& rule) { return {rule.n_in, rule.n_out, rule.n}; }
 
 // One tensor of the model, and which stages need it.
 enum class TensorUser : uint8_t { kEmbedding, kLayers, kHead };
@@ -28,11 +30,12 @@ struct ModelTensor {
   Need need;
   int64_t n_in = 0, n_out = 0;
 };
+inline TensorShape shape_of(const ModelTensor& rule) { return {rule.n_in, rule.n_out}; }
 
 inline constexpr const char *kTokenEmbedding = "token_embd.weight", *kOutputNorm = "output_norm.weight",
                             *kOutput = "output.weight", *kRopeFactors = "rope_freqs.weight";
 
-std::vector<LayerTensor> layer_tensors(const HyperParameters& hparams, const ModelFamily& family);
+std::vector<LayerTensor> layer_tensors(const HyperParameters& hparams, const ModelFamily& family, int32_t layer);
 std::vector<ModelTensor> model_tensors(const HyperParameters& hparams, const ModelFamily& family);
 
 inline std::string layer_tensor_name(int32_t layer, const char* name) {

@@ -32,6 +32,7 @@ constexpr PreTokenizer kPreTokenizers[] = {
     {"command-r", false},   {"mpt", false},
     {"olmo", false},        {"granite-docling", false},
     {"trillion", false},    {"mellum", false},
+    {"glm4", false},        {"chatglm-bpe", false},
     {"default", true},      {"falcon", true},
     {"tekken", true},       {"gpt-4o", true},
     {"deepseek-llm", true}, {"deepseek-coder", true},

@@ -8,9 +8,10 @@ namespace sluice {
 double CostModel::stage_seconds(StageId stage, int32_t rows, int32_t head_rows) const {
   if (rows == 0) return 0.0;  // a batch that only carries updates
   const double speed = profile_.speed(static_cast<size_t>(stage.value));
-  if (!profile_.per_layer()) return profile_.stage.at(rows) / speed;
+  const double woken = profile_.experts.factor(rows);
+  if (!profile_.per_layer()) return profile_.stage.at(rows) * woken / speed;
   const LayerRange range = cuts_[static_cast<size_t>(stage.value)];
-  double seconds = range.count() * profile_.layer.at(rows);
+  double seconds = range.count() * profile_.layer.at(rows) * woken;
   if (range.first == 0) seconds += profile_.embedding.at(rows);
   return (seconds + profile_.head.at(head_rows)) / speed;
 }

@@ -41,6 +41,28 @@ TEST(CostCurve, OfOnePointIsProportionalOfNoneFree) {
 
 TEST(CostCurve, NeverFallsBelowNothing) { EXPECT_GE((CostCurve{.points = {{1, 2.0}, {2, 1.0}}}.at(100)), 0.0); }
 
+TEST(ExpertCost, RowsWakeTheMoreExpertsTheMoreTheyAre) {
+  const ExpertCost cost{.of = 128, .used = 8, .share = 0.5};
+  EXPECT_NEAR(cost.woken(1), 8.0, 1e-9);
+  EXPECT_NEAR(cost.woken(2), 16.0 - 0.5, 1e-9);  // one in sixteen of the second row's is awake already
+  EXPECT_NEAR(cost.woken(1000), 128.0, 1e-9);
+  EXPECT_NEAR(cost.factor(1), 1.0, 1e-12);
+  EXPECT_NEAR(cost.factor(2), 0.5 + 0.5 * 15.5 / 8, 1e-12);
+  EXPECT_EQ(ExpertCost{}.factor(16), 1.0);
+}
+
+TEST(Profile, OfExpertsSaysWhatIsWrong) {
+  const auto with = [](const std::string& experts) {
+    return error_of(R"({"stage": {"points": [[1, 1]]}, "experts": )" + experts + "}");
+  };
+  EXPECT_EQ(with(R"({"of": 128, "used": 8, "share": 0.7})"), "");
+  EXPECT_NE(with(R"({"of": 128})").find("experts must be an object such as"), std::string::npos);
+  EXPECT_NE(with(R"({"of": 8, "used": 9, "share": 0.7})").find("experts.used must be from 1 to 8"), std::string::npos);
+  EXPECT_NE(with(R"({"of": 0, "used": 1, "share": 0.7})").find("experts.of must be from 1"), std::string::npos);
+  EXPECT_NE(with(R"({"of": 8, "used": 1.5, "share": 0.7})").find("whole numbers"), std::string::npos);
+  EXPECT_NE(with(R"({"of": 8, "used": 1, "share": 2})").find("experts.share must be from 0 to 1"), std::string::npos);
+}
+
 TEST(Profile, TheShippedOnesAreReadAndKeptByJson) {
   ASSERT_FALSE(Profile::shipped().empty());
   for (const auto& name : Profile::shipped()) {
@@ -54,6 +76,7 @@ TEST(Profile, TheShippedOnesAreReadAndKeptByJson) {
       EXPECT_DOUBLE_EQ(again->stage.at(rows), profile->stage.at(rows));
       EXPECT_DOUBLE_EQ(again->drafts.at(0).at(rows), profile->drafts.at(0).at(rows));
     }
+    EXPECT_DOUBLE_EQ(again->experts.factor(5), profile->experts.factor(5));
     EXPECT_DOUBLE_EQ(again->link.seconds(1e6), profile->link.seconds(1e6));
     EXPECT_EQ(again->seed, profile->seed);
     ASSERT_EQ(again->edges.size(), profile->edges.size());

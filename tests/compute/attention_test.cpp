@@ -22,6 +22,8 @@ struct Scene {
   AttentionShape shape;
   int32_t length;
   std::vector<float> keys, values, query;
+  int32_t window = 0;
+  std::vector<float> sinks;
 
   // The first `n_committed` positions as committed cells, the rest as a branch; cells shuffled by `seed`.
   std::vector<float> run(bool half, int32_t n_committed, uint64_t seed, int n_parts = 1) const {
@@ -59,7 +61,7 @@ struct Scene {
       for (int part = 0; part < n_parts; ++part) {
         Part heads = part_of(group, 1, part, n_parts);
         heads = {heads.begin + kv_head * group, heads.end + kv_head * group};
-        if (!heads.empty()) TreeAttention(shape).run(kv, rows, shared, heads, scratch);
+        if (!heads.empty()) TreeAttention(shape).run(kv, rows, {shared, window, sinks}, heads, scratch);
       }
     }
     return out;
@@ -78,9 +80,11 @@ struct Scene {
         for (int32_t d = 0; d < shape.head_dim; ++d) {
           dot += static_cast<double>(query[static_cast<size_t>(head * shape.head_dim + d)]) * keys[at(t, d)];
         }
-        p[static_cast<size_t>(t)] = std::exp(dot / std::sqrt(static_cast<double>(shape.head_dim)));
+        const bool seen = window == 0 || t >= length - window;
+        p[static_cast<size_t>(t)] = seen ? std::exp(dot / std::sqrt(static_cast<double>(shape.head_dim))) : 0.0;
       }
-      const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+      const double sink = sinks.empty() ? 0.0 : std::exp(static_cast<double>(sinks[static_cast<size_t>(head)]));
+      const double sum = std::accumulate(p.begin(), p.end(), sink);
       for (int32_t t = 0; t < length; ++t) {
         for (int32_t d = 0; d < shape.head_dim; ++d) {
           out[static_cast<size_t>(head * shape.head_dim + d)] += p[static_cast<size_t>(t)] / sum * values[at(t, d)];
@@ -101,6 +105,24 @@ TEST(TreeAttention, AgreesWithDoublePrecision) {
       for (const bool half : {false, true}) {
         const std::vector<float> out = scene.run(half, length / 2, 1);
         for (size_t i = 0; i < out.size(); ++i) EXPECT_NEAR(out[i], expected[i], half ? 5e-3 : 5e-6);
+      }
+    }
+  }
+}
+
+TEST(TreeAttention, WithWindowsAndSinksAgreesWithDoublePrecisionAndKeepsItsBits) {
+  for (const AttentionShape& shape : kShapes) {
+    for (const int32_t length : {1, 7, 8, 9, 40}) {
+      for (const int32_t window : {0, 1, 5, 8, 13, 100}) {
+        Scene scene(shape, length, 6);
+        scene.window = window;
+        if (window != 13) scene.sinks = Dice(7).normals(static_cast<size_t>(shape.n_heads));
+        const std::vector<double> expected = scene.reference();
+        const std::vector<float> plain = scene.run(/*half=*/false, length, 1);
+        for (size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(plain[i], expected[i], 5e-6);
+        for (const uint64_t seed : {2, 3, 4, 5, 6})
+          EXPECT_EQ(scene.run(/*half=*/false, length * static_cast<int32_t>(seed - 2) / 4, seed, 2), plain)
+              << length << " positions, window " << window;
       }
     }
   }

@@ -50,6 +50,19 @@ TEST(Kernels, SiluTimesAgreesWithDoublePrecisionAlsoFarFromZero) {
   });
 }
 
+TEST(Kernels, ClampedSiluTimesAgreesWithDoublePrecision) {
+  on_every_instruction_set([](const Kernels& k) {
+    std::vector<float> gate = {0, 1, -1, 6.9f, 7.1f, 90, -90, 1000, -1000, 0.5f};
+    std::vector<float> up = {0, -3, 7.5f, -8, 2, -1, 1, 1000, -1000, 6.5f};
+    const std::vector<float> before = gate;
+    k.clamped_silu_times(gate.data(), up.data(), static_cast<int64_t>(gate.size()));
+    for (size_t i = 0; i < gate.size(); ++i) {
+      const double g = std::min(7.0, static_cast<double>(before[i])), u = std::clamp<double>(up[i], -7.0, 7.0);
+      EXPECT_NEAR(gate[i], g / (1.0 + std::exp(-1.702 * g)) * (u + 1.0), 1e-5);
+    }
+  });
+}
+
 TEST(Kernels, SoftmaxAgreesWithDoublePrecision) {
   on_every_instruction_set([](const Kernels& k) {
     for (const size_t n : {1u, 5u, 8u, 29u, 1000u}) {
@@ -100,13 +113,14 @@ std::vector<std::vector<uint8_t>> results(const Kernels& k) {
   for (const size_t n : {1u, 3u, 8u, 13u, 32u, 100u, 577u}) {
     const auto length = static_cast<int64_t>(n);
     const std::vector<float> x = Dice(n).normals(n), y = Dice(n + 1).normals(n);
-    std::vector<float> out(n), gate = x, shares = x;
+    std::vector<float> out(n), gate = x, clamped = x, shares = x;
     k.rms_norm(x.data(), y.data(), length, 1e-6f, out.data());
     k.silu_times(gate.data(), y.data(), length);
+    k.clamped_silu_times(clamped.data(), y.data(), length);
     k.softmax(shares.data(), length);
     std::vector<Half> halves(n);
     k.to_halves(x.data(), length, halves.data());
-    for (const auto& floats : {out, gate, shares}) all.push_back(bytes_of(floats));
+    for (const auto& floats : {out, gate, clamped, shares}) all.push_back(bytes_of(floats));
     all.push_back(bytes_of(halves));
   }
   for (const size_t padded : {8u, 24u, 64u, 128u, 136u}) {

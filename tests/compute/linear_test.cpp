@@ -72,7 +72,7 @@ std::vector<float> multiply(const Linear& linear, std::span<const float> x, int6
   ThreadTeam team(n_threads);
   team.run([&](int thread) {
     const Part mine = part_of(linear.n_out(), Linear::kGrain, thread, n_threads);
-    linear.multiply(input, rows, mine, {y.data(), linear.n_out()});
+    linear.multiply(input, {0, rows}, mine, {y.data(), linear.n_out()});
   });
   return y;
 }
@@ -105,6 +105,32 @@ TEST(Linear, AgreesWithTheProductInDoublePrecision) {
         }
       }
     }
+  }
+}
+
+// As rows of experts do: gathered from another input, and multiplied from a later row on.
+TEST(Linear, GivesTheSameBitsForRowsThatWereCopiedToOtherPlaces) {
+  constexpr int64_t kRows = 11, kFirst = 2 * Linear::kRowGrain;
+  for (const ggml_type type : kTypes) {
+    SCOPED_TRACE(ggml_type_name(type));
+    const Matrix m(type, 256, 43, 3);
+    const Linear linear = m.linear(m.bias_tensor);
+    const std::vector<float> x = Dice(9).normals(static_cast<size_t>(kRows * m.n_in));
+    const std::vector<float> expected = multiply(linear, x, kRows, 1);
+    FormatSet formats;
+    formats.add(linear.format());
+    LinearInput from(kRows), to(kFirst + kRows);
+    from.reserve(formats, m.n_in);
+    to.reserve(formats, m.n_in);
+    for (int64_t row = 0; row < kRows; ++row)
+      from.store(formats, row, std::span(x).subspan(static_cast<size_t>(row * m.n_in), static_cast<size_t>(m.n_in)));
+    for (int64_t row = 0; row < kRows; ++row) to.copy(formats, kFirst + row, from, kRows - 1 - row, m.n_in);
+    std::vector<float> y(static_cast<size_t>((kFirst + kRows) * m.n_out));
+    linear.multiply(to, {kFirst, kFirst + kRows}, {0, m.n_out}, {y.data(), m.n_out});
+    for (int64_t row = 0; row < kRows; ++row)
+      EXPECT_TRUE(std::equal(y.begin() + (kFirst + row) * m.n_out, y.begin() + (kFirst + row + 1) * m.n_out,
+                             expected.begin() + (kRows - 1 - row) * m.n_out))
+          << "row " << row;
   }
 }
 
@@ -235,7 +261,7 @@ TEST(Linear, AddsToWhatIsThere) {
   input.reserve(formats, 64);
   input.store(formats, 0, x);
   std::vector<float> sum(20, 2.0f);
-  linear.multiply(input, 1, {0, 20}, {sum.data(), 20, /*add=*/true});
+  linear.multiply(input, {0, 1}, {0, 20}, {sum.data(), 20, /*add=*/true});
   for (size_t i = 0; i < sum.size(); ++i) EXPECT_EQ(sum[i], 2.0f + y[i]);
 }
 

@@ -197,10 +197,12 @@ struct Case {
 
 TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
   TinyModelSpec wide{.n_layers = 2, .d_model = 256, .n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .d_ff = 512};
-  TinyModelSpec q4_1 = wide, q8_0 = wide, q4_k = wide, bf16 = wide;
+  TinyModelSpec q4_1 = wide, q8_0 = wide, q4_k = wide, q3_k = wide, mxfp4 = wide, bf16 = wide;
   q4_1.type = GGML_TYPE_Q4_1;
   q8_0.type = GGML_TYPE_Q8_0;
   q4_k.type = GGML_TYPE_Q4_K;
+  q3_k.type = GGML_TYPE_Q3_K;
+  mxfp4.type = GGML_TYPE_MXFP4;
   bf16.type = GGML_TYPE_BF16;
   const Case cases[] = {
       {"f32 llama, one stage", {}, {}, 1},
@@ -214,6 +216,13 @@ TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
       {"Q8_0", q8_0, {.threads = 3}, 2},
       {"Q4_K", q4_k, {.cuts = {1}, .threads = 2}, 2},
       {"BF16", bf16, {.threads = 2}, 2},
+      {"experts of llama", with_experts({}, "llama"), {.cuts = {1, 2}, .threads = 2}, 3},
+      {"experts of qwen2moe, three threads", with_experts({}, "qwen2moe"), {.cuts = {2}, .threads = 3}, 2},
+      {"experts of qwen2moe, Q4_K", with_experts(q4_k, "qwen2moe"), {.threads = 2, .kv = KvType::kF16}, 3},
+      {"experts of qwen3moe, Q8_0", with_experts(q8_0, "qwen3moe"), {.cuts = {1}}, 2},
+      {"experts of glm4moe, Q8_0", with_experts(q8_0, "glm4moe"), {.cuts = {1}, .threads = 3}, 3},
+      {"gpt-oss, MXFP4", with_experts(mxfp4, "gpt-oss"), {.cuts = {1}, .threads = 2, .kv = KvType::kF16}, 3},
+      {"experts of qwen3moe, Q3_K by ggml's products", with_experts(q3_k, "qwen3moe"), {.threads = 2}, 2},
       {"f32 llama on ggml:cpu, one stage", {}, {.devices = {"ggml:cpu"}}, 1},
       {"qwen2, f16 cells on ggml:cpu, three stages",
        {.architecture = "qwen2"},
@@ -222,6 +231,8 @@ TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
       {"qwen3 on ggml:cpu", {.architecture = "qwen3", .head_dim = 24}, {.cuts = {3}, .devices = {"ggml:cpu"}}, 2},
       {"Q4_1 on ggml:cpu", q4_1, {.cuts = {1}, .kv = KvType::kF16, .devices = {"ggml:cpu"}}, 3},
       {"Q4_K on ggml:cpu", q4_k, {.devices = {"ggml:cpu"}}, 2},
+      {"gpt-oss on ggml:cpu", with_experts({}, "gpt-oss"), {.cuts = {1, 2}, .devices = {"ggml:cpu"}}, 2},
+      {"experts on ggml:cpu", with_experts(q8_0, "qwen2moe"), {.cuts = {1}, .devices = {"ggml:cpu"}}, 2},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);

@@ -45,17 +45,16 @@ std::vector<Token> random_text(Dice& dice, int32_t length, int32_t n_vocab) {
   return text;
 }
 
-// Heads of the six layers; untrained, so they are right now and then.
-const HeadFile& head_of_six(const std::string& kind) {
-  static std::map<std::string, HeadFile> heads;
-  const auto at = heads.find(kind);
+// Heads of six layers; untrained, so they are right now and then.
+const HeadFile& head_of(const Opened& target, const std::string& kind) {
+  static std::map<std::pair<const Opened*, std::string>, HeadFile> heads;
+  const auto at = heads.find({&target, kind});
   if (at != heads.end()) return at->second;
   TinyHeadSpec spec{.kind = kind, .cuts = {0, 2, 4, 6}};
   if (kind == "exit") spec.layers = {5};
-  auto opened =
-      HeadFile::open(tiny_head(six_layers().model, spec).write(temp_path(kind + "_of_six.gguf")), six_layers().model);
+  auto opened = HeadFile::open(tiny_head(target.model, spec).write(temp_path(kind + "_of_six.gguf")), target.model);
   if (!opened) throw std::runtime_error(opened.error().message);
-  return heads.emplace(kind, std::move(*opened)).first->second;
+  return heads.emplace(std::pair(&target, kind), std::move(*opened)).first->second;
 }
 
 std::string random_method(Dice& dice, const HeadFile* head) {
@@ -89,7 +88,8 @@ RequestSpec random_request(Dice& dice, int32_t n_vocab, bool drafts, const HeadF
   return spec;
 }
 
-PipelineSpec random_setup(Dice& dice, int32_t n_layers, uint64_t seed) {
+PipelineSpec random_setup(Dice& dice, const Opened& target, uint64_t seed) {
+  const int32_t n_layers = target.model.hparams().n_layers;
   PipelineSpec setup;
   for (int32_t layer = 1; layer < n_layers; ++layer)
     if (dice.chance(0.5)) setup.cuts.push_back(layer);
@@ -110,7 +110,7 @@ PipelineSpec random_setup(Dice& dice, int32_t n_layers, uint64_t seed) {
   setup.drafts = dice.pick<std::vector<const Opened*>>(
       {{}, {&six_layers()}, {&five_layers()}, {&two_layers()}, {&two_layers(), &five_layers()}});
   if (dice.chance(0.4)) {
-    setup.head = &head_of_six(dice.pick<const char*>({"spd", "spd", "eagle3", "p-eagle", "exit"}));
+    setup.head = &head_of(target, dice.pick<const char*>({"spd", "spd", "eagle3", "p-eagle", "exit"}));
     setup.guesses = dice.pick({1, 2, 5});
     setup.lazy = false;  // heads read states
     if (setup.head->parameters().kind == HeadKind::kSpd) setup.cuts = {2, 4};
@@ -152,8 +152,8 @@ std::string far_apart(Dice& dice, size_t n_stages) {
 
 }  // namespace
 
-Story::Story(uint64_t seed, bool faults)
-    : dice_(seed), opened_(six_layers()), setup_(random_setup(dice_, opened_.model.hparams().n_layers, seed)) {
+Story::Story(uint64_t seed, bool faults, const Opened& target)
+    : dice_(seed), opened_(target), setup_(random_setup(dice_, target, seed)) {
   if (faults) setup_.faults = random_faults(dice_, seed);
   if (const auto n_drafts = static_cast<int32_t>(setup_.drafts.size()); n_drafts > 0 && dice_.chance(0.4))
     setup_.faults.whose = ModelId(dice_.between(1, n_drafts));

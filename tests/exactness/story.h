@@ -18,8 +18,8 @@ namespace sluice::test {
 class Story {
  public:
   // faults: messages are held up and come twice, workers pause; in one story of four a worker crashes, and in half of
-  // the others stages of the target are lost and replaced.
-  explicit Story(uint64_t seed, bool faults = false);
+  // the others stages of the target are lost and replaced. target: of six layers, with the words of six_layers().
+  explicit Story(uint64_t seed, bool faults = false, const Opened& target = six_layers());
   ~Story() { log.clear(); }
 
   void run();

@@ -16,6 +16,7 @@ namespace {
 
 using test::temp_path;
 using test::TinyModelSpec;
+using test::with_experts;
 using test::write_tiny_model;
 
 std::string error_of(const std::string& path) {
@@ -85,7 +86,7 @@ TEST(ModelErrors, WhatIsNotComputed) {
   expect_errors(
       {}, {{"architecture 'gemma' is not supported", [](auto* f) { set_str(f, "general.architecture", "gemma"); }},
            {"general.architecture' is missing", [](auto* f) { gguf_remove_key(f, "general.architecture"); }},
-           {"a mixture of experts", [](auto* f) { set_u32(f, "llama.expert_count", 8); }},
+           {"expert_used_count' asks for a mixture", [](auto* f) { set_u32(f, "llama.expert_used_count", 2); }},
            {"scaled logits", [](auto* f) { set_f32(f, "llama.logit_scale", 0.5f); }},
            {"scaled embeddings", [](auto* f) { set_f32(f, "llama.embedding_scale", 12); }},
            {"an attention scale", [](auto* f) { set_f32(f, "llama.attention.scale", 0.1f); }},
@@ -93,6 +94,48 @@ TEST(ModelErrors, WhatIsNotComputed) {
            {"is 'longrope'", [](auto* f) { set_str(f, "llama.rope.scaling.type", "longrope"); }},
            {"other YaRN frequencies", [](auto* f) { set_f32(f, "llama.rope.scaling.yarn_beta_fast", 16); }},
            {"rope.scaling.factor' should be", [](auto* f) { set_f32(f, "llama.rope.scaling.factor", -2); }}});
+}
+
+TEST(ModelErrors, ExpertsThatMakeNoSense) {
+  expect_errors({}, {{"expert_used_count' is missing", [](auto* f) { set_u32(f, "llama.expert_count", 8); }}});
+  expect_errors(
+      with_experts({}, "qwen3moe"),
+      {{"expert_count' is 0", [](auto* f) { set_u32(f, "qwen3moe.expert_count", 0); }},
+       {"expert_count' is 2147483648", [](auto* f) { set_u32(f, "qwen3moe.expert_count", 1u << 31); }},
+       {"expert_count' is missing", [](auto* f) { gguf_remove_key(f, "qwen3moe.expert_count"); }},
+       {"is 64 x 5; by the hyperparameters it should be 64 x 6",
+        [](auto* f) { set_u32(f, "qwen3moe.expert_count", 6); }},
+       {"expert_used_count' is 0", [](auto* f) { set_u32(f, "qwen3moe.expert_used_count", 0); }},
+       {"expert_used_count' is more than", [](auto* f) { set_u32(f, "qwen3moe.expert_used_count", 6); }},
+       {"is 64 x 48 x 5; by the hyperparameters it should be 64 x 32 x 5",
+        [](auto* f) { set_u32(f, "qwen3moe.expert_feed_forward_length", 32); }},
+       {"another choice of experts", [](auto* f) { set_u32(f, "qwen3moe.expert_gating_func", 2); }},
+       {"groups of experts", [](auto* f) { set_u32(f, "qwen3moe.expert_group_count", 2); }},
+       {"expert_weights_scale' is not a finite", [](auto* f) { set_f32(f, "qwen3moe.expert_weights_scale", NAN); }},
+       {"a shared expert", [](auto* f) { set_u32(f, "qwen3moe.expert_shared_feed_forward_length", 64); }}});
+  expect_errors(
+      with_experts({}, "glm4moe"),
+      {{"expert_shared_count' is 0", [](auto* f) { set_u32(f, "glm4moe.expert_shared_count", 0); }},
+       {"expert_shared_count' is too large",
+        [](auto* f) {
+          set_u32(f, "glm4moe.expert_shared_count", 512), set_u32(f, "glm4moe.expert_feed_forward_length", 1u << 20);
+        }},
+       {"nextn_predict_layers' should be less", [](auto* f) { set_u32(f, "glm4moe.nextn_predict_layers", 5); }},
+       {"nextn_predict_layers' is 2147483648", [](auto* f) { set_u32(f, "glm4moe.nextn_predict_layers", 1u << 31); }},
+       {"leading_dense_block_count' is 6", [](auto* f) { set_u32(f, "glm4moe.leading_dense_block_count", 6); }},
+       {"another choice of experts", [](auto* f) { set_u32(f, "glm4moe.expert_gating_func", 1); }},
+       {"should be the size of a head", [](auto* f) { set_u32(f, "glm4moe.rope.dimension_count", 32); }},
+       {"'blk.4.nextn.",
+        [](auto* f) { set_u32(f, "glm4moe.block_count", 4), set_u32(f, "glm4moe.nextn_predict_layers", 0); }}});
+  expect_errors(
+      with_experts({}, "gpt-oss"),
+      {{"sliding_window' is 0", [](auto* f) { set_u32(f, "gpt-oss.attention.sliding_window", 0); }},
+       {"sliding_window' is missing", [](auto* f) { gguf_remove_key(f, "gpt-oss.attention.sliding_window"); }},
+       {"windows in other layers", [](auto* f) { set_u32(f, "gpt-oss.attention.sliding_window_pattern", 6); }},
+       {"other positions in layers", [](auto* f) { set_f32(f, "gpt-oss.rope.freq_base_swa", 5); }}});
+  expect_errors(with_experts({}, "qwen2moe"), {{"expert_shared_feed_forward_length' is 4294967295", [](auto* f) {
+                                                  set_u32(f, "qwen2moe.expert_shared_feed_forward_length", UINT32_MAX);
+                                                }}});
 }
 
 TEST(ModelErrors, VocabulariesThatWouldKillLibllama) {
@@ -192,6 +235,9 @@ TEST(ModelErrors, MissingTensors) {
   spec.architecture = "qwen2";
   spec.without_tensors = {"blk.0.attn_k.bias"};
   EXPECT_NE(error_of(spec).find("'blk.0.attn_k.bias' is missing"), std::string::npos);
+  spec = with_experts({}, "qwen2moe");
+  spec.without_tensors = {"blk.1.ffn_gate_inp_shexp.weight"};
+  EXPECT_NE(error_of(spec).find("'blk.1.ffn_gate_inp_shexp.weight' is missing"), std::string::npos);
 }
 
 TEST(ModelErrors, TensorsThatTheFamilyDoesNotHave) {

@@ -33,6 +33,17 @@ double cheapest(const std::vector<double>& layers, double embedding, double head
   return best(0, static_cast<int32_t>(speeds.size()));
 }
 
+TEST(CostModel, APassOfExpertsTakesAsLongAsThoseThatItsRowsWake) {
+  Profile profile;
+  profile.layer = {.points = {{1, 1.0}, {64, 1.0}}};
+  profile.head = {.points = {{1, 0.5}}};
+  profile.experts = {.of = 4, .used = 1, .share = 0.5};
+  const CostModel cost(profile, {{0, 2}, {2, 5}}, 64);
+  EXPECT_DOUBLE_EQ(cost.stage_seconds(StageId(0), 1, 0), 2.0);
+  EXPECT_DOUBLE_EQ(cost.stage_seconds(StageId(0), 2, 0), 2.0 * (0.5 + 0.5 * 1.75));
+  EXPECT_DOUBLE_EQ(cost.stage_seconds(StageId(1), 2, 1), 3.0 * (0.5 + 0.5 * 1.75) + 0.5) << "the head has none";
+}
+
 TEST(BalancedCuts, AreAsGoodAsTheBestOfAll) {
   std::mt19937 random(1);
   for (int round = 0; round < 300; ++round) {

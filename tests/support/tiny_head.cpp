@@ -179,6 +179,12 @@ class Maker {
       file_.add(blk + "attn_norm.weight", layer.attention_norm);
       file_.add(blk + "attn_output.weight", layer.attention_out);
       file_.add(blk + "ffn_norm.weight", layer.ffn_norm);
+      if (!layer.gate) {  // the target has experts
+        add_matrix(blk + "ffn_gate.weight", d_, h_.d_ff);
+        add_matrix(blk + "ffn_up.weight", d_, h_.d_ff);
+        add_matrix(blk + "ffn_down.weight", h_.d_ff, d_);
+        continue;
+      }
       file_.add(blk + "ffn_gate.weight", layer.gate);
       file_.add(blk + "ffn_up.weight", layer.up);
       file_.add(blk + "ffn_down.weight", layer.down);

@@ -24,7 +24,7 @@ using GgmlContext = std::unique_ptr<ggml_context, decltype(&ggml_free)>;
 struct TensorData {
   std::string name;
   ggml_type type;
-  int64_t ne[2];
+  int64_t ne[3];
   std::vector<uint8_t> bytes;
 };
 
@@ -66,12 +66,13 @@ class Weights {
   explicit Weights(const TinyModelSpec& spec) : spec_(spec) {}
 
   std::vector<TensorData> make(int64_t n_vocab) {
-    const bool biases = spec_.attention_bias || spec_.architecture == "qwen2";
+    const bool biases = spec_.attention_bias || spec_.architecture.starts_with("qwen2") || is_glm() || is_oss();
     const int64_t d = spec_.d_model, head = spec_.head_dim, n_q = spec_.n_heads * head, n_kv = spec_.n_kv_heads * head;
     const float output_deviation = spec_.output_scale / std::sqrt(static_cast<float>(d));
     add("token_embd.weight", spec_.embedding_type, d, n_vocab, 0.0f, spec_.tied ? output_deviation : 1.0f);
-    for (int32_t i = 0; i < spec_.n_layers; ++i) {
+    for (int32_t i = 0; i < spec_.n_layers + (is_glm() ? 1 : 0); ++i) {
       const std::string layer = "blk." + std::to_string(i) + ".";
+      if (i == spec_.n_layers) further_layer(layer);
       vector(layer + "attn_norm.weight", d, 1.0f);
       matrix(layer + "attn_q.weight", d, n_q);
       matrix(layer + "attn_k.weight", d, n_kv);
@@ -81,12 +82,20 @@ class Weights {
         vector(layer + "attn_k.bias", n_kv, 0.0f);
         vector(layer + "attn_v.bias", n_kv, 0.0f);
       }
-      if (spec_.architecture == "qwen3") {
+      if (spec_.architecture.starts_with("qwen3") || is_glm()) {
         vector(layer + "attn_q_norm.weight", head, 1.0f);
         vector(layer + "attn_k_norm.weight", head, 1.0f);
       }
       matrix(layer + "attn_output.weight", n_q, d);
-      vector(layer + "ffn_norm.weight", d, 1.0f);
+      if (is_oss()) {
+        vector(layer + "attn_output.bias", d, 0.0f);
+        vector(layer + "attn_sinks.weight", spec_.n_heads, 1.0f);
+      }
+      vector(layer + (is_glm() || is_oss() ? "post_attention_norm.weight" : "ffn_norm.weight"), d, 1.0f);
+      if (spec_.n_experts > 0 && !(is_glm() && i == 0)) {
+        experts(layer);
+        continue;
+      }
       matrix(layer + "ffn_gate.weight", d, spec_.d_ff);
       matrix(layer + "ffn_up.weight", d, spec_.d_ff);
       matrix(layer + "ffn_down.weight", spec_.d_ff, d);
@@ -98,12 +107,43 @@ class Weights {
   }
 
  private:
-  void add(const std::string& name, ggml_type type, int64_t n_in, int64_t n_out, float mean, float deviation) {
-    const auto values = random_values(spec_.seed, name, n_in * n_out, mean, deviation);
-    tensors_.push_back({name, type, {n_in, n_out}, encode(type, values, n_in)});
+  void add(const std::string& name, ggml_type type, int64_t n_in, int64_t n_out, float mean, float deviation,
+           int64_t n = 1) {
+    const auto values = random_values(spec_.seed, name, n_in * n_out * n, mean, deviation);
+    tensors_.push_back({name, type, {n_in, n_out, n}, encode(type, values, n_in)});
   }
-  void matrix(const std::string& name, int64_t n_in, int64_t n_out) {
-    add(name, spec_.type, n_in, n_out, 0.0f, spec_.weight_scale / std::sqrt(static_cast<float>(n_in)));
+  void matrix(const std::string& name, int64_t n_in, int64_t n_out, int64_t n = 1) {
+    add(name, spec_.type, n_in, n_out, 0.0f, spec_.weight_scale / std::sqrt(static_cast<float>(n_in)), n);
+  }
+  bool is_glm() const { return spec_.architecture == "glm4moe"; }
+  bool is_oss() const { return spec_.architecture == "gpt-oss"; }
+  // What the layer that predicts further tokens has besides what the others have.
+  void further_layer(const std::string& layer) {
+    const int64_t d = spec_.d_model;
+    matrix(layer + "nextn.eh_proj.weight", 2 * d, d);
+    vector(layer + "nextn.enorm.weight", d, 1.0f);
+    vector(layer + "nextn.hnorm.weight", d, 1.0f);
+  }
+  // The router is f32, as in files; its logits are far enough apart that rounding decides nothing.
+  void experts(const std::string& layer) {
+    const int64_t d = spec_.d_model, n = spec_.n_experts;
+    const int64_t ff = spec_.architecture == "llama" ? spec_.d_ff : spec_.d_ff_expert;
+    add(layer + "ffn_gate_inp.weight", GGML_TYPE_F32, d, n, 0.0f, 2.0f / std::sqrt(static_cast<float>(d)));
+    matrix(layer + "ffn_gate_exps.weight", d, ff, n);
+    matrix(layer + "ffn_up_exps.weight", d, ff, n);
+    matrix(layer + "ffn_down_exps.weight", ff, d, n);
+    if (is_glm()) vector(layer + "exp_probs_b.bias", n, 0.0f);
+    if (is_oss()) {
+      vector(layer + "ffn_gate_inp.bias", n, 0.0f);
+      add(layer + "ffn_gate_exps.bias", GGML_TYPE_F32, ff, n, 0.0f, 0.3f);
+      add(layer + "ffn_up_exps.bias", GGML_TYPE_F32, ff, n, 0.0f, 0.3f);
+      add(layer + "ffn_down_exps.bias", GGML_TYPE_F32, d, n, 0.0f, 0.1f);
+    }
+    if (spec_.d_ff_shared == 0) return;
+    if (!is_glm()) vector(layer + "ffn_gate_inp_shexp.weight", d, 0.0f);
+    matrix(layer + "ffn_gate_shexp.weight", d, spec_.d_ff_shared);
+    matrix(layer + "ffn_up_shexp.weight", d, spec_.d_ff_shared);
+    matrix(layer + "ffn_down_shexp.weight", spec_.d_ff_shared, d);
   }
   void vector(const std::string& name, int64_t n, float mean) { add(name, GGML_TYPE_F32, n, 1, mean, 0.1f); }
 
@@ -113,7 +153,7 @@ class Weights {
     std::vector<float> factors(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i)
       factors[static_cast<size_t>(i)] = 1.0f + 7.0f * static_cast<float>(i) / static_cast<float>(n);
-    tensors_.push_back({"rope_freqs.weight", GGML_TYPE_F32, {n, 1}, encode(GGML_TYPE_F32, factors, n)});
+    tensors_.push_back({"rope_freqs.weight", GGML_TYPE_F32, {n, 1, 1}, encode(GGML_TYPE_F32, factors, n)});
   }
 
   const TinyModelSpec& spec_;
@@ -141,7 +181,8 @@ void set_vocabulary(gguf_context* file, const TinyVocabulary& v) {
 
 void set_rope(gguf_context* file, const TinyModelSpec& spec) {
   const auto key = [&](const char* name) { return spec.architecture + ".rope." + name; };
-  gguf_set_val_u32(file, key("dimension_count").c_str(), static_cast<uint32_t>(spec.head_dim));
+  const int32_t turned = spec.architecture == "glm4moe" ? spec.head_dim / 2 : spec.head_dim;
+  gguf_set_val_u32(file, key("dimension_count").c_str(), static_cast<uint32_t>(turned));
   gguf_set_val_f32(file, key("freq_base").c_str(), spec.rope_base);
   if (spec.rope_scaling == "linear" || spec.rope_scaling == "yarn") {
     gguf_set_val_str(file, key("scaling.type").c_str(), spec.rope_scaling.c_str());
@@ -159,10 +200,24 @@ void set_metadata(gguf_context* file, const TinyModelSpec& spec, const TinyVocab
   };
   gguf_set_val_str(file, "general.architecture", spec.architecture.c_str());
   gguf_set_val_str(file, "general.name", ("tiny-" + spec.architecture).c_str());
-  set("block_count", spec.n_layers);
+  set("block_count", spec.n_layers + (spec.architecture == "glm4moe" ? 1 : 0));
   set("context_length", spec.context_length);
   set("embedding_length", spec.d_model);
   set("feed_forward_length", spec.d_ff);
+  if (spec.n_experts > 0) {
+    set("expert_count", spec.n_experts);
+    set("expert_used_count", spec.n_experts_used);
+    if (spec.d_ff_expert > 0) set("expert_feed_forward_length", spec.d_ff_expert);
+    if (spec.architecture == "qwen2moe") set("expert_shared_feed_forward_length", spec.d_ff_shared);
+    if (spec.architecture == "glm4moe") {
+      set("expert_shared_count", 1);
+      set("leading_dense_block_count", 1);
+      set("nextn_predict_layers", 1);
+      gguf_set_val_bool(file, "glm4moe.expert_weights_norm", true);
+      gguf_set_val_f32(file, "glm4moe.expert_weights_scale", 1.5f);
+    }
+  }
+  if (spec.architecture == "gpt-oss") set("attention.sliding_window", 24);
   set("attention.head_count", spec.n_heads);
   set("attention.head_count_kv", spec.n_kv_heads);
   set("attention.key_length", spec.head_dim);
@@ -179,7 +234,8 @@ void write_file(gguf_context* file, std::vector<TensorData>& tensors, size_t fir
   const GgmlContext context(ggml_init({ggml_tensor_overhead() * (last - first + 1), nullptr, true}), &ggml_free);
   for (size_t i = first; i < last; ++i) {
     TensorData& data = tensors[i];
-    const int n_dims = data.ne[1] == 1 && data.name.find("embd") == std::string::npos ? 1 : 2;
+    const bool is_vector = data.ne[1] == 1 && data.name.find("embd") == std::string::npos;
+    const int n_dims = is_vector ? 1 : data.ne[2] > 1 ? 3 : 2;
     ggml_tensor* tensor = ggml_new_tensor(context.get(), data.type, n_dims, data.ne);
     ggml_set_name(tensor, data.name.c_str());
     tensor->data = data.bytes.data();
@@ -201,6 +257,16 @@ TinyModelSpec narrow_model(int32_t n_layers) {
           .weight_scale = 0.7f,
           .output_scale = 8.0f,
           .seed = 5};
+}
+
+TinyModelSpec with_experts(TinyModelSpec spec, const std::string& architecture) {
+  spec.architecture = architecture;
+  spec.n_experts = 5;
+  spec.n_experts_used = 2;
+  if (architecture != "llama") spec.d_ff_expert = spec.d_ff / 2;
+  if (architecture == "qwen2moe") spec.d_ff_shared = spec.d_ff;
+  if (architecture == "glm4moe") spec.d_ff_shared = spec.d_ff_expert;
+  return spec;
 }
 
 std::string write_tiny_model(const TinyModelSpec& spec, const std::string& path) {

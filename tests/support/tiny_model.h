@@ -14,12 +14,14 @@ struct gguf_context;
 namespace sluice::test {
 
 struct TinyModelSpec {
-  std::string architecture = "llama";  // "llama", "qwen2", "qwen3"
+  std::string architecture = "llama";  // "llama", "qwen2", "qwen3", "qwen2moe", "qwen3moe", "glm4moe", "gpt-oss"
   int32_t n_layers = 4, d_model = 64, n_heads = 4, n_kv_heads = 2, head_dim = 16, d_ff = 96;
   int32_t extra_tokens = 64;  // word-like tokens beyond the 256 byte tokens and the control tokens
   int32_t context_length = 4096;
   ggml_type type = GGML_TYPE_F32;  // of the matrices; rows must be a multiple of the type's block
   ggml_type embedding_type = GGML_TYPE_F32;
+  int32_t n_experts = 0, n_experts_used = 0;  // of d_ff_expert values each; llama's have d_ff
+  int32_t d_ff_expert = 0, d_ff_shared = 0;   // the latter with qwen2moe and, as d_ff_expert, glm4moe
   bool tied = false;
   bool attention_bias = false;        // always on for qwen2
   float weight_scale = 1.0f;          // times 1/sqrt(n_in)
@@ -40,6 +42,10 @@ struct TinyModelSpec {
 // Of layers so narrow that they cost next to nothing, with byte tokens: its answers are such as n-grams guess now and
 // then.
 TinyModelSpec narrow_model(int32_t n_layers);
+
+// The same with experts: two of five a token, and with qwen2moe and glm4moe a shared one. Of glm4moe the first layer
+// has none, half of a head turns, and a layer behind the others predicts further tokens; gpt-oss sees windows of 24.
+TinyModelSpec with_experts(TinyModelSpec spec, const std::string& architecture);
 
 // Writes the model to `path` (with shards > 1: path minus ".gguf" plus "-0000i-of-0000n.gguf"); gives the first file's
 // path. Deterministic: one spec, one file. Throws std::runtime_error when the disk refuses.

@@ -19,6 +19,15 @@ void silu_times(float* gate, const float* up, int64_t n) {
   for (int64_t i = 0; i < n; ++i) gate[i] = gate[i] / (1.0f + exp_f32(-gate[i])) * up[i];
 }
 
+void clamped_silu_times(float* gate, const float* up, int64_t n) {
+  constexpr float kSteepness = 1.702f, kLimit = 7.0f;
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = gate[i] > kLimit ? kLimit : gate[i];
+    const float u = up[i] > kLimit ? kLimit : up[i] < -kLimit ? -kLimit : up[i];
+    gate[i] = g / (1.0f + exp_f32(-(kSteepness * g))) * (u + 1.0f);
+  }
+}
+
 void softmax(float* x, int64_t n) {
   const int64_t whole = n / kLanes * kLanes;
   F32x8 most = splat8(-INFINITY);
@@ -86,6 +95,7 @@ void from_halves(const Half* x, int64_t n, float* out) {
 void set_elementwise(Kernels& kernels) {
   kernels.rms_norm = rms_norm;
   kernels.silu_times = silu_times;
+  kernels.clamped_silu_times = clamped_silu_times;
   kernels.softmax = softmax;
   kernels.scores = scores;
   kernels.gather = gather;

@@ -66,6 +66,8 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float epsilon, float* out);
   // gate[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + e^-x).
   void (*silu_times)(float* gate, const float* up, int64_t n);
+  // gate[i] = g / (1 + e^-(1.702 g)) * (u + 1), where g = min(gate[i], 7) and u = up[i], from -7 to 7.
+  void (*clamped_silu_times)(float* gate, const float* up, int64_t n);
   // x = softmax(x). The sum is of eight partial sums, by i mod 8.
   void (*softmax)(float* x, int64_t n);
 

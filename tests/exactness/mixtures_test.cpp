@@ -1,0 +1,97 @@
+// The promise for mixtures of experts, whose rows share products with whoever chose the same experts: the same tokens
+// by every method, stages, widths and executors, in a chat's next turn, and in random stories.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "exactness/story.h"
+#include "support/harness.h"
+
+namespace sluice {
+namespace {
+
+using namespace test;
+
+class Mixtures : public ::testing::TestWithParam<const char*> {
+ protected:
+  static const Opened& model() { return six_layers_of_experts(GetParam()); }
+};
+
+RequestSpec request(const std::string& method, float temperature, int32_t width) {
+  RequestSpec spec;
+  for (const char c : std::string("one two one two one")) spec.prompt.push_back(3 + c);
+  spec.sampling = {.temperature = temperature, .seed = 7};
+  spec.max_tokens = 30;  // beyond the windows of those that have them
+  spec.method = method;
+  spec.method_options.width = width;
+  spec.method_options.depth = 3;
+  spec.ignore_end = true;
+  return spec;
+}
+
+TEST_P(Mixtures, EveryMethodGivesTheTokensOfPlainDecoding) {
+  int64_t hits = 0, flushes = 0;
+  for (const float temperature : {0.0f, 1.0f}) {
+    const auto expected = plain_decoding(model(), request("ar", temperature, 1));
+    for (const char* method : {"ar", "sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"})
+      for (const int32_t stages : {1, 3, 6})
+        for (const int32_t width : {1, 4, 16})
+          for (const bool threads : {false, true}) {
+            if (threads && width == 4) continue;
+            PipelineSpec setup{.stages = stages, .threads = threads};
+            if (method != std::string("ar")) setup.drafts = {&six_layers()};
+            const RequestSpec spec = request(method, temperature, width);
+            const auto engine = make_engine(model(), setup);
+            const RequestId id = submit(*engine, spec);
+            finish(*engine);
+            EXPECT_EQ(answer(*engine, id), expected) << describe(setup) << "; " << describe(spec);
+            hits += engine->request(id).stats.accepted;
+            flushes += engine->request(id).stats.flushes;
+          }
+  }
+  EXPECT_GT(hits, 0);
+  EXPECT_GT(flushes, 0);
+}
+
+TEST_P(Mixtures, TheNextTurnOfAChatGoesOnInTheCellsOfTheOneBefore) {
+  const auto engine = make_engine(model(), {.stages = 2, .drafts = {&six_layers()}});
+  const RequestId first = submit(*engine, request("specpipe", 0.0f, 8));
+  finish(*engine);
+  RequestSpec next = request("surge", 0.0f, 8);
+  const auto said = answer(*engine, first);
+  next.prompt.insert(next.prompt.end(), said.begin(), said.end());
+  next.prompt.push_back(3 + 'x');
+  next.continues = first;
+  const auto expected = plain_decoding(model(), next);
+  const RequestId second = submit(*engine, next);
+  finish(*engine);
+  EXPECT_GT(engine->request(second).stats.reused_tokens, 0);
+  EXPECT_EQ(answer(*engine, second), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Mixtures, ::testing::Values("llama", "qwen2moe", "qwen3moe", "glm4moe", "gpt-oss"),
+                         [](const auto& family) {
+                           std::string name = family.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+class StoriesOfMixtures : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(StoriesOfMixtures, GiveEveryRequestTheTokensOfPlainDecoding) {
+  constexpr const char* kFamilies[] = {"qwen2moe", "glm4moe", "gpt-oss"};
+  int64_t hits = 0, flushes = 0;
+  for (uint64_t seed = 5000 + 50 * GetParam(); seed < 5000 + 50 * (GetParam() + 1); ++seed) {
+    Story story(seed, /*faults=*/seed % 2 == 1, six_layers_of_experts(kFamilies[seed % std::size(kFamilies)]));
+    ASSERT_NO_FATAL_FAILURE(story.run());
+    hits += story.hits;
+    flushes += story.flushes;
+  }
+  EXPECT_GT(hits, 20);
+  EXPECT_GT(flushes, 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fifties, StoriesOfMixtures, ::testing::Range<uint64_t>(0, 4));
+
+}  // namespace
+}  // namespace sluice
