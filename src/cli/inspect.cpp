@@ -187,7 +187,7 @@ class Lines {
     add("shape", fmt::format("{} layers of {}, {} heads over {} KV heads of {}, feed-forward {}", text("layers"),
                              text("d_model"), text("heads"), text("kv_heads"), text("head_dim"), text("d_ff")));
     if (j_.contains("window"))
-      add("window", fmt::format("of {} tokens; every {}th layer sees all", j_["window"]["tokens"].dump(),
+      add("window", fmt::format("of {} tokens; one layer in {} sees all", j_["window"]["tokens"].dump(),
                                 j_["window"]["all_see_every"].dump()));
     if (!j_.contains("experts")) return;
     const nlohmann::json& e = j_["experts"];

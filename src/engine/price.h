@@ -29,7 +29,8 @@ class Price {
   double saved(size_t anyway, std::span<const double> chances) const;
 
  private:
-  double passes() const;
+  double passes(double verdict) const;
+  static double verdict(size_t anyway, std::span<const double> chances);
 
   const Room& room_;
   bool fills_ = false;  // a method fills the pipeline

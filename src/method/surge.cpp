@@ -37,6 +37,10 @@ class Surge final : public Method {
         const bool may_pay = node.log_path > floor.at(tree, node.position + 1);  // what is sure to come after it
         if (may_pay && undrafted(node)) proposal.expand.push_back({id});
       }
+      // What entered when nothing below it could pay, as beside a root whose verdict every row would hold up.
+      if (idle.first_stage && proposal.enter.empty())
+        for (const NodeId id : likeliest(tree, undrafted, 1, floor, speculation.last_position - 1))
+          if (tree.node(id).log_path > floor.at(tree, tree.node(id).position + 1)) proposal.expand.push_back({id});
       if (!proposal.expand.empty()) proposal.enter.clear();
     } else if (idle.source()) {
       const int32_t most = draft_rows_ > 0 ? draft_rows_ : policy::kMostDraftRows;

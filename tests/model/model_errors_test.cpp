@@ -125,7 +125,7 @@ TEST(ModelErrors, ExpertsThatMakeNoSense) {
        {"leading_dense_block_count' is 6", [](auto* f) { set_u32(f, "glm4moe.leading_dense_block_count", 6); }},
        {"another choice of experts", [](auto* f) { set_u32(f, "glm4moe.expert_gating_func", 1); }},
        {"should be the size of a head", [](auto* f) { set_u32(f, "glm4moe.rope.dimension_count", 32); }},
-       {"'blk.4.nextn.",
+       {"'blk.4.",
         [](auto* f) { set_u32(f, "glm4moe.block_count", 4), set_u32(f, "glm4moe.nextn_predict_layers", 0); }}});
   expect_errors(
       with_experts({}, "gpt-oss"),
