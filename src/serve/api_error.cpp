@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/metadata_text.h"
+
 namespace sluice {
 
 namespace {
@@ -39,7 +41,7 @@ tl::unexpected<ApiError> bad_parameter(std::string param, const std::string& mes
   constexpr size_t kLongest = 64;  // an unknown one may have any name
   param.resize(std::min(param.size(), kLongest));
   return tl::unexpected<ApiError>(
-      {.status = 400, .message = param + ": " + message, .param = param, .code = "invalid_value"});
+      {.status = 400, .message = displayed(param) + ": " + message, .param = param, .code = "invalid_value"});
 }
 
 tl::unexpected<ApiError> cannot_read(const std::string& param, const Error& error) {

@@ -46,6 +46,15 @@ TEST(ServeMalformed, BodiesThatAreNoRequest) {
   expect_alive(*server);
 }
 
+TEST(ServeMalformed, NamesOfSeveralLinesAreToldInOne) {
+  const auto server = serve();
+  for (const char* path : {"/v1/messages", "/v1/responses", kChat})
+    for (const char* body : {R"({"max_tokens": 4, "messages": [{"role": "user", "two\nlines": "a"}]})",
+                             R"({"max_tokens": 4, "input": [{"role": "user", "two\nlines": "a"}]})",
+                             R"({"max_tokens": 4, "two\nlines": 7})"})
+      expect_error(ask(server->address(), "POST", path, body), 400);
+}
+
 TEST(ServeMalformed, PathsAndMethodsThatThereAreNot) {
   const auto server = serve();
   expect_error(ask(server->address(), "GET", "/v0"), 404);
