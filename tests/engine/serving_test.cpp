@@ -335,8 +335,8 @@ constexpr const char* kDear = R"({"name": "dear", "description": "made up", "sou
   "stage": {"points": [[1, 0.01], [8, 0.01], [9, 0.02], [64, 0.57], [256, 2.5]]},
   "draft": {"points": [[1, 0.0001]]}, "link": {"latency": 1e-6, "bandwidth": 1e12}})";
 
-double tokens_per_second(const std::string& method, int n_requests) {
-  PipelineSpec setup{.stages = 1, .profile = kDear, .context = 128, .n_cells = n_requests * 128 + 2000};
+double tokens_per_second(const std::string& method, int n_requests, int32_t stages = 1, const char* profile = kDear) {
+  PipelineSpec setup{.stages = stages, .profile = profile, .context = 128, .n_cells = n_requests * 128 + 2000};
   const auto engine = make_engine(six_layers(), setup);
   for (int i = 0; i < n_requests; ++i) {
     RequestSpec spec = ask("abcabcabcabcabcabcabc" + std::to_string(i), 100, method);
@@ -355,6 +355,16 @@ TEST(Price, OfARowIsThatOfTheBatchThatAllShare) {
       RecordProperty(std::string(method) + std::to_string(n), std::to_string(guessing / plain));
     }
   }
+}
+
+// Where each row wakes experts of its own, a guess beside a root holds its verdict up at all stages; behind it, hardly.
+TEST(Price, OfARowBesideARootIsThatOfAllStages) {
+  constexpr const char* kExperts = R"({"name": "experts", "description": "made up", "source": "made up",
+    "stage": {"points": [[1, 0.01], [256, 0.01]]}, "experts": {"of": 128, "used": 8, "share": 0.8},
+    "draft": {"points": [[1, 0.0001]]}, "link": {"latency": 1e-6, "bandwidth": 1e12}})";
+  const double plain = tokens_per_second("ar", 1, 6, kExperts);
+  for (const char* method : {"specpipe", "surge"})
+    EXPECT_GT(tokens_per_second(method, 1, 6, kExperts), 1.0 * plain) << method;
 }
 
 // Where no guess pays the roots enter at every step none the less, all of them together.
