@@ -10,11 +10,8 @@ namespace sluice {
 // How a family chooses and weighs the experts of a mixture, if it has one.
 struct ExpertRules {
   enum class Have : uint8_t { kNever, kIfCounted, kAlways };
-  enum class Shared : uint8_t {
-    kNone,
-    kGated,
-    kPlain
-  };  // an expert that all tokens use; gated: by a router of its own
+  // An expert that all tokens use; gated: it counts as a router of its own says.
+  enum class Shared : uint8_t { kNone, kGated, kPlain };
   Have have = Have::kNever;
   Shared shared = Shared::kNone;
   MixtureParameters::Gating gating = MixtureParameters::Gating::kSoftmax;
@@ -26,13 +23,13 @@ struct ExpertRules {
 struct ModelFamily {
   std::string_view architecture;  // general.architecture
   RopeParameters::Pairing rope_pairing;
-  bool rope_factors;            // may carry rope_freqs.weight
-  bool head_dim_divides_model;  // n_heads * head_dim == d_model
-  bool qkv_bias_required;
-  bool inner_biases;  // may carry biases behind the attention and in the feed-forward network
-  bool output_bias;   // may carry a bias on the logits
+  bool rope_factors = false;            // may carry rope_freqs.weight
+  bool head_dim_divides_model = false;  // n_heads * head_dim == d_model
+  bool qkv_bias_required = false;
+  bool inner_biases = false;  // may carry biases behind the attention and in the feed-forward network
+  bool output_bias = false;   // may carry a bias on the logits
   enum class QkNorm : uint8_t { kNone, kOptional, kRequired };
-  QkNorm qk_norm;                            // queries and keys are normalised head by head
+  QkNorm qk_norm = QkNorm::kNone;            // queries and keys are normalised head by head
   const char* ffn_norm = "ffn_norm.weight";  // the norm before the feed-forward network
   bool rope_in_part = false;                 // may turn a part of a head only
   bool predicts_further = false;             // may carry layers behind the others that predict further tokens
@@ -48,53 +45,26 @@ inline constexpr ModelFamily kModelFamilies[] = {
     {.architecture = "llama",  // Llama 2 and 3, Mistral, Mixtral, SmolLM2
      .rope_pairing = RopeParameters::Pairing::kAdjacent,
      .rope_factors = true,
-     .head_dim_divides_model = false,
-     .qkv_bias_required = false,
      .inner_biases = true,
-     .output_bias = false,
-     .qk_norm = ModelFamily::QkNorm::kNone,
      .experts = {.have = ExpertRules::Have::kIfCounted, .normalised = true}},
     {.architecture = "qwen2",  // Qwen 2 and 2.5
      .rope_pairing = RopeParameters::Pairing::kHalves,
-     .rope_factors = false,
      .head_dim_divides_model = true,
      .qkv_bias_required = true,
-     .inner_biases = false,
-     .output_bias = true,
-     .qk_norm = ModelFamily::QkNorm::kNone},
+     .output_bias = true},
     {.architecture = "qwen3",
      .rope_pairing = RopeParameters::Pairing::kHalves,
-     .rope_factors = false,
-     .head_dim_divides_model = false,
-     .qkv_bias_required = false,
-     .inner_biases = false,
-     .output_bias = false,
      .qk_norm = ModelFamily::QkNorm::kRequired},
     {.architecture = "qwen2moe",  // Qwen1.5-MoE, Qwen2 57B-A14B
      .rope_pairing = RopeParameters::Pairing::kHalves,
-     .rope_factors = false,
      .head_dim_divides_model = true,
-     .qkv_bias_required = false,
-     .inner_biases = false,
-     .output_bias = false,
-     .qk_norm = ModelFamily::QkNorm::kNone,
      .experts = {.have = ExpertRules::Have::kAlways, .shared = ExpertRules::Shared::kGated}},
     {.architecture = "qwen3moe",  // Qwen3 30B-A3B and 235B-A22B, Qwen3-Coder
      .rope_pairing = RopeParameters::Pairing::kHalves,
-     .rope_factors = false,
-     .head_dim_divides_model = false,
-     .qkv_bias_required = false,
-     .inner_biases = false,
-     .output_bias = false,
      .qk_norm = ModelFamily::QkNorm::kRequired,
      .experts = {.have = ExpertRules::Have::kAlways, .normalised = true}},
     {.architecture = "glm4moe",  // GLM-4.5 and 4.6, GLM-4.5-Air
      .rope_pairing = RopeParameters::Pairing::kHalves,
-     .rope_factors = false,
-     .head_dim_divides_model = false,
-     .qkv_bias_required = false,
-     .inner_biases = false,
-     .output_bias = false,
      .qk_norm = ModelFamily::QkNorm::kOptional,
      .ffn_norm = "post_attention_norm.weight",
      .rope_in_part = true,
@@ -105,12 +75,7 @@ inline constexpr ModelFamily kModelFamilies[] = {
                  .biased = true}},
     {.architecture = "gpt-oss",
      .rope_pairing = RopeParameters::Pairing::kHalves,
-     .rope_factors = false,
-     .head_dim_divides_model = false,
      .qkv_bias_required = true,
-     .inner_biases = false,
-     .output_bias = false,
-     .qk_norm = ModelFamily::QkNorm::kNone,
      .ffn_norm = "post_attention_norm.weight",
      .out_bias_required = true,
      .sinks = true,

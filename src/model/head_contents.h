@@ -13,15 +13,8 @@
 namespace sluice {
 
 // Layers of heads: those of family llama without its options.
-inline constexpr ModelFamily kHeadFamily = {.architecture = "sluice-head",
-                                            .rope_pairing = RopeParameters::Pairing::kAdjacent,
-                                            .rope_factors = false,
-                                            .head_dim_divides_model = false,
-                                            .qkv_bias_required = false,
-                                            .inner_biases = false,
-                                            .output_bias = false,
-                                            .qk_norm = ModelFamily::QkNorm::kNone,
-                                            .values_as_keys = true};
+inline constexpr ModelFamily kHeadFamily = {
+    .architecture = "sluice-head", .rope_pairing = RopeParameters::Pairing::kAdjacent, .values_as_keys = true};
 
 struct HeadContents {
   Shards shards;
