@@ -92,9 +92,10 @@ Status check_tensor(const gguf::TensorInfo& tensor, TensorShape wanted) {
                        shape(expected, is_vector      ? 1
                                        : wanted.n > 1 ? 3
                                                       : 2));
-  if (is_vector ? tensor.type != GGML_TYPE_F32 : !is_weight_type(tensor.type))
+  const bool is_f32 = is_vector || wanted.of_vectors;
+  if (is_f32 ? tensor.type != GGML_TYPE_F32 : !is_weight_type(tensor.type))
     return input_error("tensor '" + tensor.name + "' has type " + ggml_type_name(tensor.type) +
-                       (is_vector ? "; f32 is needed" : ", which is no type for weights"));
+                       (is_f32 ? "; f32 is needed" : ", which is no type for weights"));
   return {};
 }
 

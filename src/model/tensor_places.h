@@ -49,9 +49,11 @@ class TensorPlaces {
   std::unordered_map<std::string, Place> places_;
 };
 
-// A matrix [n_out, n_in] of any weight type, n of them, or with n_out = 0 a vector [n_in] of f32.
+// A matrix [n_out, n_in] of any weight type, n of them, or with n_out = 0 a vector [n_in] of f32. of_vectors: a matrix
+// whose rows are such vectors.
 struct TensorShape {
   int64_t n_in = 0, n_out = 0, n = 1;
+  bool of_vectors = false;
 };
 
 // Whether it is of this shape.

@@ -14,9 +14,9 @@ void add_experts(const HyperParameters& h, const ModelFamily& family, std::vecto
   if (h.mixture.biased) table.push_back({"exp_probs_b.bias", &W::router_share_bias, Need::kRequired, n});
   if (family.experts.has_biases) {
     table.push_back({"ffn_gate_inp.bias", &W::router_logit_bias, Need::kRequired, n});
-    table.push_back({"ffn_gate_exps.bias", &W::gate_expert_biases, Need::kRequired, ff, n});
-    table.push_back({"ffn_up_exps.bias", &W::up_expert_biases, Need::kRequired, ff, n});
-    table.push_back({"ffn_down_exps.bias", &W::down_expert_biases, Need::kRequired, d, n});
+    table.push_back({"ffn_gate_exps.bias", &W::gate_expert_biases, Need::kRequired, ff, n, 1, /*of_vectors=*/true});
+    table.push_back({"ffn_up_exps.bias", &W::up_expert_biases, Need::kRequired, ff, n, 1, /*of_vectors=*/true});
+    table.push_back({"ffn_down_exps.bias", &W::down_expert_biases, Need::kRequired, d, n, 1, /*of_vectors=*/true});
   }
   if (shared == 0) return;
   if (h.mixture.is_shared_gated) table.push_back({"ffn_gate_inp_shexp.weight", &W::shared_router, Need::kRequired, d});

@@ -18,8 +18,9 @@ struct LayerTensor {
   Tensor LayerWeights::*member;
   Need need;
   int64_t n_in = 0, n_out = 0, n = 1;  // as in TensorShape
+  bool of_vectors = false;
 };
-inline TensorShape shape_of(const LayerTensor& rule) { return {rule.n_in, rule.n_out, rule.n}; }
+inline TensorShape shape_of(const LayerTensor& rule) { return {rule.n_in, rule.n_out, rule.n, rule.of_vectors}; }
 
 // One tensor of the model, and which stages need it.
 enum class TensorUser : uint8_t { kEmbedding, kLayers, kHead };

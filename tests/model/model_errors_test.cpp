@@ -138,6 +138,12 @@ TEST(ModelErrors, ExpertsThatMakeNoSense) {
                                                 }}});
 }
 
+TEST(ModelErrors, BiasesOfExpertsThatAreNoFloats) {
+  TinyModelSpec spec = with_experts({}, "gpt-oss");
+  spec.expert_bias_type = GGML_TYPE_F16;
+  EXPECT_NE(error_of(spec).find("_exps.bias' has type f16; f32 is needed"), std::string::npos) << error_of(spec);
+}
+
 TEST(ModelErrors, VocabulariesThatWouldKillLibllama) {
   const auto tokens = [](auto change) {
     return [change](gguf_context* f) {

@@ -135,9 +135,9 @@ class Weights {
     if (is_glm()) vector(layer + "exp_probs_b.bias", n, 0.0f);
     if (is_oss()) {
       vector(layer + "ffn_gate_inp.bias", n, 0.0f);
-      add(layer + "ffn_gate_exps.bias", GGML_TYPE_F32, ff, n, 0.0f, 0.3f);
-      add(layer + "ffn_up_exps.bias", GGML_TYPE_F32, ff, n, 0.0f, 0.3f);
-      add(layer + "ffn_down_exps.bias", GGML_TYPE_F32, d, n, 0.0f, 0.1f);
+      add(layer + "ffn_gate_exps.bias", spec_.expert_bias_type, ff, n, 0.0f, 0.3f);
+      add(layer + "ffn_up_exps.bias", spec_.expert_bias_type, ff, n, 0.0f, 0.3f);
+      add(layer + "ffn_down_exps.bias", spec_.expert_bias_type, d, n, 0.0f, 0.1f);
     }
     if (spec_.d_ff_shared == 0) return;
     if (!is_glm()) vector(layer + "ffn_gate_inp_shexp.weight", d, 0.0f);

@@ -21,7 +21,8 @@ struct TinyModelSpec {
   ggml_type type = GGML_TYPE_F32;  // of the matrices; rows must be a multiple of the type's block
   ggml_type embedding_type = GGML_TYPE_F32;
   int32_t n_experts = 0, n_experts_used = 0;  // of d_ff_expert values each; llama's have d_ff
-  int32_t d_ff_expert = 0, d_ff_shared = 0;   // the latter with qwen2moe and, as d_ff_expert, glm4moe
+  ggml_type expert_bias_type = GGML_TYPE_F32;
+  int32_t d_ff_expert = 0, d_ff_shared = 0;  // the latter with qwen2moe and, as d_ff_expert, glm4moe
   bool tied = false;
   bool attention_bias = false;        // always on for qwen2
   float weight_scale = 1.0f;          // times 1/sqrt(n_in)
