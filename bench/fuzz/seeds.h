@@ -18,7 +18,7 @@ inline TinyModelSpec fuzzed_model(const std::string& architecture, const std::st
   spec.extra_tokens = 2;
   spec.tied = true;
   spec.rope_scaling = "yarn";
-  return architecture.ends_with("moe") || architecture == "gpt-oss" ? with_experts(spec, architecture) : spec;
+  return architecture == "llama" ? spec : of_family(spec, architecture);
 }
 
 // The target of all heads: as many layers as a head's taps need.

@@ -119,7 +119,7 @@ nlohmann::json describe(const File& file, const HyperParameters& h, bool tensors
                       {"d_ff", h.d_ff}};
   if (const MixtureParameters& m = h.mixture)
     j["experts"] = {{"count", m.n_experts}, {"used", m.n_used}, {"d_ff", m.d_ff}, {"shared_d_ff", m.d_shared}};
-  if (h.window > 0) j["window"] = {{"tokens", h.window}, {"all_see_every", h.window_period}};
+  if (h.window > 0) j["window"] = {{"tokens", h.window}, {"layers", std::ranges::count(h.sees_window, 1)}};
   if (tensors) add_details(file, j);
   return j;
 }
@@ -187,8 +187,8 @@ class Lines {
     add("shape", fmt::format("{} layers of {}, {} heads over {} KV heads of {}, feed-forward {}", text("layers"),
                              text("d_model"), text("heads"), text("kv_heads"), text("head_dim"), text("d_ff")));
     if (j_.contains("window"))
-      add("window", fmt::format("of {} tokens; one layer in {} sees all", j_["window"]["tokens"].dump(),
-                                j_["window"]["all_see_every"].dump()));
+      add("window", fmt::format("of {} tokens in {} layers; the others see all", j_["window"]["tokens"].dump(),
+                                j_["window"]["layers"].dump()));
     if (!j_.contains("experts")) return;
     const nlohmann::json& e = j_["experts"];
     const std::string shared =

@@ -85,7 +85,8 @@ void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, c
   const auto n_rows = static_cast<int64_t>(rows.size()), n_heads = heads.end - heads.begin;
   const int64_t head_dim = shape_.head_dim, padded = scratch.padded_head_;
   const auto kv_head = static_cast<int32_t>(heads.begin / (shape_.n_heads / shape_.n_kv_heads));
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+  const float scale =
+      shape_.scale > 0.0f ? shape_.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
   for (int64_t i = 0; i < n_rows * n_heads; ++i) {
     const float* q = rows[static_cast<size_t>(i / n_heads)].q + (heads.begin + i % n_heads) * head_dim;
     for (int64_t d = 0; d < head_dim; ++d) scratch.query(i)[d] = q[d] * scale;
@@ -101,6 +102,7 @@ void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, c
     const AttentionRow& row = rows[static_cast<size_t>(i / n_heads)];
     const int64_t first = first_seen(row, of), size = row.path->size();
     float* const scores = scratch.scores(i);
+    if (shape_.cap > 0.0f) kernels.soft_cap(scores + first, size - first, shape_.cap);
     if (!of.sinks.empty()) scores[size] = of.sinks[static_cast<size_t>(heads.begin + i % n_heads)];
     kernels.softmax(scores + first, size - first + (of.sinks.empty() ? 0 : 1));
     std::fill(scratch.query(i), scratch.query(i) + padded, 0.0f);

@@ -16,6 +16,8 @@ namespace sluice {
 
 struct AttentionShape {
   int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
+  float scale = 0.0f;  // scores are multiplied by it; 0: 1 / sqrt(head_dim)
+  float cap = 0.0f;    // scores come to cap * tanh(score / cap); 0: as they are
   int32_t kv_width() const { return n_kv_heads * head_dim; }
 };
 

@@ -2,17 +2,42 @@
 
 namespace sluice {
 
+namespace {
+
+using Activate = void (*)(float* gate, const float* up, int64_t n);
+
+Activate activation(const kernels::Kernels& kernels, Activation which) {
+  switch (which) {
+    case Activation::kSilu:
+      return kernels.silu_times;
+    case Activation::kClampedSilu:
+      return kernels.clamped_silu_times;
+    case Activation::kGelu:
+      return kernels.gelu_times;
+  }
+  SLUICE_CHECK(false, "an activation");
+}
+
+std::vector<Rope> ropes(const HyperParameters& h, std::span<const float> factors) {
+  std::vector<Rope> ropes = {Rope(h.rope, factors)};
+  if (h.window > 0 && h.window_rope != h.rope) ropes.emplace_back(h.window_rope, factors);
+  return ropes;
+}
+
+}  // namespace
+
 CpuBlock::CpuBlock(const HyperParameters& h, std::span<const float> rope_factors, int32_t n_cells, int32_t max_rows,
                    int32_t threads)
     : d_model_(h.d_model),
       d_ff_(h.d_ff),
       mixture_(h.mixture),
-      activate_(h.activation == Activation::kSilu ? kernels_.silu_times : kernels_.clamped_silu_times),
+      activate_(activation(kernels_, h.activation)),
       norm_epsilon_(h.norm_epsilon),
-      shape_{h.n_heads, h.n_kv_heads, h.head_dim},
-      rope_(h.rope, rope_factors),
+      shape_{h.n_heads, h.n_kv_heads, h.head_dim, h.attention_scale, h.attention_cap},
+      ropes_(ropes(h, rope_factors)),
       attention_(shape_),
       team_(threads),
+      angles_(ropes_.size()),
       normed_(static_cast<size_t>(threads), std::vector<float>(static_cast<size_t>(h.d_model))) {
   for (int thread = 0; thread < threads; ++thread) scratch_.emplace_back(shape_, n_cells);
   make_room(max_rows);
@@ -33,7 +58,8 @@ void CpuBlock::make_room(int64_t rows) {
     experts_.out = Memory(static_cast<size_t>(places * d_model_) * sizeof(float));
     for (LinearInput* input : {&experts_.in, &experts_.of_down, &experts_.of_shared_down}) *input = LinearInput(places);
   }
-  angles_ = floats(rope_.size());
+  for (Memory& angles : angles_) angles = floats(ropes_.front().size());
+  if (has_post_norms_) product_ = floats(d_model_);
   max_rows_ = rows;
   inputs_.clear();
   for (int thread = 0; thread < team_.size(); ++thread)
@@ -56,6 +82,7 @@ void CpuBlock::reserve(FormatSet formats, int64_t n_in) {
 }
 
 void CpuBlock::reserve(const Layer& layer) {
+  if (!layer.ffn_post_norm.empty() && !std::exchange(has_post_norms_, true)) make_room(max_rows_);
   reserve(layer.qkv_formats, layer.q.n_in());
   reserve(layer.attention_out_formats, q_width());
   reserve(layer.ffn_formats, d_model_);
@@ -119,10 +146,11 @@ void CpuBlock::Thread::done() {
 }
 
 void CpuBlock::Thread::find_angles() {
-  const auto size = static_cast<size_t>(b_.rope_.size());
+  const auto size = static_cast<size_t>(b_.ropes_.front().size());
   const Part mine = rows();
-  for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i)
-    b_.rope_.angles(b_.rows_[i].position, {b_.angles_.as<float>() + i * size, size});
+  for (size_t r = 0; r < b_.ropes_.size(); ++r)
+    for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i)
+      b_.ropes_[r].angles(b_.rows_[i].position, {b_.angles_[r].as<float>() + i * size, size});
 }
 
 void CpuBlock::Thread::normalise(const float* x, const std::vector<float>& weight, FormatSet formats) {
@@ -170,19 +198,22 @@ void CpuBlock::Thread::project(std::initializer_list<Product> products, int64_t 
   done();
 }
 
-void CpuBlock::Thread::turn(int64_t row, float* heads, int32_t n, const std::vector<float>& norm) const {
-  const int32_t size = b_.rope_.size(), width = b_.shape_.head_dim;
-  const std::span<const float> angles{b_.angles_.as<float>() + row * size, static_cast<size_t>(size)};
+void CpuBlock::Thread::turn(const Layer& layer, int64_t row, float* heads, int32_t n,
+                            const std::vector<float>& norm) const {
+  const size_t r = layer.window > 0 ? b_.ropes_.size() - 1 : 0;
+  const Rope& rope = b_.ropes_[r];
+  const int32_t size = rope.size(), width = b_.shape_.head_dim;
+  const std::span<const float> angles{b_.angles_[r].as<float>() + row * size, static_cast<size_t>(size)};
   for (float* head = heads; head < heads + n * width; head += width) {
     if (!norm.empty()) b_.kernels_.rms_norm(head, norm.data(), width, b_.norm_epsilon_, head);
-    b_.rope_.turn(angles, head);
+    rope.turn(angles, head);
   }
 }
 
 void CpuBlock::Thread::turn_and_keep(Layer& layer) {
   const Part mine = rows();
   for (int64_t i = mine.begin; i < mine.end; ++i)
-    turn(i, b_.qkv_.as<float>() + i * b_.qkv_width(), b_.shape_.n_heads, layer.q_norm);
+    turn(layer, i, b_.qkv_.as<float>() + i * b_.qkv_width(), b_.shape_.n_heads, layer.q_norm);
   turn_and_keep_keys(layer);
 }
 
@@ -190,7 +221,7 @@ void CpuBlock::Thread::turn_and_keep_keys(Layer& layer) {
   const Part mine = rows();
   for (int64_t i = mine.begin; i < mine.end; ++i) {
     float* k = b_.qkv_.as<float>() + i * b_.qkv_width() + b_.q_width();
-    turn(i, k, b_.shape_.n_kv_heads, layer.k_norm);
+    turn(layer, i, k, b_.shape_.n_kv_heads, layer.k_norm);
     layer.kv.write(b_.rows_[static_cast<size_t>(i)].cell, k, k + b_.shape_.kv_width());
   }
   b_.team_.barrier();
@@ -229,7 +260,7 @@ void CpuBlock::Thread::attend(const Layer& layer) {
 
 void CpuBlock::Thread::add_attended(const Layer& layer, float* x) {
   take(b_.attended_.as<float>(), b_.q_width(), layer.attention_out_formats);
-  add_product(layer.attention_out, x);
+  add_product(layer.attention_out, layer.attention_post_norm, x);
 }
 
 void CpuBlock::Thread::gate(const Layer& layer) {
@@ -251,7 +282,7 @@ void CpuBlock::Thread::gate(const FeedForward& network, const LinearInput& x, Pa
 
 void CpuBlock::Thread::add_gated(const Layer& layer, float* x) {
   take(b_.gate_.as<float>(), b_.d_ff_, layer.down_formats);
-  add_product(layer.ffn.down, x);
+  add_product(layer.ffn.down, layer.ffn_post_norm, x);
 }
 
 void CpuBlock::Thread::add_mixture(const Layer& layer, float* x) {
@@ -344,14 +375,30 @@ void CpuBlock::Thread::add_experts(const Layer& layer, float* x) {
   own_rows_written();
 }
 
-void CpuBlock::Thread::add_product(const Linear& weight, float* x) {
-  product(weight, x, /*add=*/true);
+// x += input W^T, or what a norm makes of that.
+void CpuBlock::Thread::add_product(const Linear& weight, const std::vector<float>& norm, float* x) {
+  const int64_t d = b_.d_model_;
+  float* const y = norm.empty() ? x : b_.product_.as<float>();
+  divide_outputs(d, [&](Part outputs) {
+    weight.multiply(input(), {0, b_.n_rows_}, outputs, {y, d, /*add=*/norm.empty()});
+  });
   done();
+  if (norm.empty()) return;
+  const Part mine = rows();
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    b_.kernels_.rms_norm(y + i * d, norm.data(), d, b_.norm_epsilon_, y + i * d);
+    for (int64_t j = 0; j < d; ++j) x[i * d + j] += y[i * d + j];
+  }
+  own_rows_written();
 }
 
-void CpuBlock::Thread::product(const Linear& weight, float* y, bool add) {
-  divide_outputs(weight.n_out(), [&](Part outputs) {
-    weight.multiply(input(), {0, b_.n_rows_}, outputs, {y, weight.n_out(), add});
+void CpuBlock::Thread::product(const Linear& weight, float* y, float cap) {
+  const int64_t n_out = weight.n_out();
+  divide_outputs(n_out, [&](Part outputs) {
+    weight.multiply(input(), {0, b_.n_rows_}, outputs, {y, n_out});
+    if (cap == 0.0f) return;
+    for (int64_t i = 0; i < b_.n_rows_; ++i)
+      b_.kernels_.soft_cap(y + i * n_out + outputs.begin, outputs.end - outputs.begin, cap);
   });
 }
 

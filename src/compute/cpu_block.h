@@ -78,8 +78,9 @@ class CpuBlock {
     void gate(const Layer& layer);
     void add_gated(const Layer& layer, float* x);
     void add_mixture(const Layer& layer, float* x);
-    // y (+)= input W^T. y: [rows, n_out]. Is the last operation of a region.
-    void product(const Linear& weight, float* y, bool add = false);
+    // y = input W^T, or with a cap what comes of it by HyperParameters::logit_cap. y: [rows, n_out]. Is the last
+    // operation of a region.
+    void product(const Linear& weight, float* y, float cap = 0.0f);
 
    private:
     struct Product {
@@ -94,8 +95,8 @@ class CpuBlock {
     template <class Work>
     void divide_experts(const Mixture& mixture, const Linear FeedForward::*matrix, Work&& work);
     void gate(const FeedForward& network, const LinearInput& x, Part rows, Part outputs, int64_t width);
-    void add_product(const Linear& weight, float* x);
-    void turn(int64_t row, float* heads, int32_t n, const std::vector<float>& norm) const;
+    void add_product(const Linear& weight, const std::vector<float>& norm, float* x);
+    void turn(const Layer& layer, int64_t row, float* heads, int32_t n, const std::vector<float>& norm) const;
     // Of the rows' choices those that are this thread's to move.
     Part own_choices() const { return part_of(std::ssize(choices()), 1, thread_, b_.team_.size()); }
     std::span<const ChosenExpert> choices() const {
@@ -153,9 +154,10 @@ class CpuBlock {
   int64_t d_model_, d_ff_;
   MixtureParameters mixture_;
   void (*activate_)(float* gate, const float* up, int64_t n);
+  bool has_post_norms_ = false;  // of some layer
   float norm_epsilon_;
   AttentionShape shape_;
-  Rope rope_;
+  std::vector<Rope> ropes_;  // of layers that see everything, and of those with a window, if they turn otherwise
   TreeAttention attention_;
   ThreadTeam team_;
   std::vector<std::pair<FormatSet, int64_t>> reserved_;
@@ -173,7 +175,8 @@ class CpuBlock {
   Memory qkv_;                              // [rows, q_width + 2 kv_width]: queries, keys, values
   Memory attended_;                         // [rows, q_width]
   Memory gate_, up_;                        // [rows, d_ff]
-  Memory angles_;                           // [rows, rope size]
+  Memory product_;                          // [rows, d_model], of layers with a norm behind their products
+  std::vector<Memory> angles_;              // as ropes_: [rows, rope size]
   std::vector<std::vector<float>> normed_;  // [thread][d_model]
   struct ExpertRows {
     Memory logits;                         // [rows, experts, and one for the shared expert]

@@ -50,7 +50,7 @@ class CpuStageRunner final : public StageRunner {
       const Part mine = thread.rows();
       if (options_.with_embedding)
         for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i)
-          embed(weights_, options_, rows[i].token, hidden.subspan(i * d, d));
+          embed(weights_, h_, options_, rows[i].token, hidden.subspan(i * d, d));
       thread.find_angles();
       thread.own_rows_written();
       for (int32_t i = 0; i < options_.range.count(); ++i) {
@@ -79,7 +79,7 @@ class CpuStageRunner final : public StageRunner {
       block_.begin(std::min<int64_t>(n - first, options_.max_rows));
       block_.run([&](CpuBlock::Thread& thread) {
         thread.normalise(hidden.data() + first * h_.d_model, head_->norm, head_->formats);
-        thread.product(head_->output, logits.data() + first * n_logits_);
+        thread.product(head_->output, logits.data() + first * n_logits_, h_.logit_cap);
       });
     }
   }

@@ -10,9 +10,20 @@ ggml_tensor* GgmlBlock::product(const GgmlLinear& weight) const {
   return weight.bias == nullptr ? y : ggml_add(context_, y, weight.bias);
 }
 
-void GgmlBlock::normalise(States x, ggml_tensor* weight, GgmlLayer::NoFormats) {
-  input_ = ggml_mul(context_, ggml_rms_norm(context_, *x, h_.norm_epsilon), weight);
+ggml_tensor* GgmlBlock::capped(ggml_tensor* x, float cap) const {
+  if (cap == 0.0F) return x;
+  return ggml_scale(context_, ggml_tanh(context_, ggml_scale(context_, x, 1.0F / cap)), cap);
 }
+
+ggml_tensor* GgmlBlock::normed(ggml_tensor* x, ggml_tensor* weight) const {
+  return ggml_mul(context_, ggml_rms_norm(context_, x, h_.norm_epsilon), weight);
+}
+
+void GgmlBlock::add(ggml_tensor* y, ggml_tensor* norm, States x) const {
+  *x = ggml_add(context_, norm == nullptr ? y : normed(y, norm), *x);
+}
+
+void GgmlBlock::normalise(States x, ggml_tensor* weight, GgmlLayer::NoFormats) { input_ = normed(*x, weight); }
 
 void GgmlBlock::project(const GgmlLayer& layer) {
   q_ = product(layer.q);
@@ -20,10 +31,10 @@ void GgmlBlock::project(const GgmlLayer& layer) {
   v_ = product(layer.v);
 }
 
-ggml_tensor* GgmlBlock::turn(ggml_tensor* heads, int32_t n, ggml_tensor* norm) const {
-  const RopeParameters& rope = h_.rope;
+ggml_tensor* GgmlBlock::turn(const GgmlLayer& layer, ggml_tensor* heads, int32_t n, ggml_tensor* norm) const {
+  const RopeParameters& rope = layer.has_window ? h_.window_rope : h_.rope;
   ggml_tensor* x = ggml_reshape_3d(context_, heads, h_.head_dim, n, rows());
-  if (norm != nullptr) x = ggml_mul(context_, ggml_rms_norm(context_, x, h_.norm_epsilon), norm);
+  if (norm != nullptr) x = normed(x, norm);
   const int pairing = rope.pairing == RopeParameters::Pairing::kAdjacent ? GGML_ROPE_TYPE_NORMAL : GGML_ROPE_TYPE_NEOX;
   const float scale = rope.scaling == RopeParameters::Scaling::kNone ? 1.0F : 1.0F / rope.factor;
   return ggml_rope_ext(context_, x, inputs_.positions, rope_factors_, rope.n_dims, pairing, rope.original_context,
@@ -36,8 +47,8 @@ ggml_tensor* GgmlBlock::keep(ggml_tensor* cells, ggml_tensor* rows) const {
 }
 
 void GgmlBlock::turn_and_keep(const GgmlLayer& layer) {
-  q_ = turn(q_, h_.n_heads, layer.q_norm);
-  k_ = turn(k_, h_.n_kv_heads, layer.k_norm);
+  q_ = turn(layer, q_, h_.n_heads, layer.q_norm);
+  k_ = turn(layer, k_, h_.n_kv_heads, layer.k_norm);
   keys_ = keep(layer.keys, k_);
   values_ = keep(layer.values, v_);
 }
@@ -66,8 +77,10 @@ ggml_tensor* GgmlBlock::seen(ggml_tensor* cells) const {
 
 void GgmlBlock::attend(const GgmlLayer& layer) {
   ggml_tensor* mask = layer.has_window ? inputs_.window_mask : inputs_.mask;
-  const float scale = 1.0F / std::sqrt(static_cast<float>(h_.head_dim));
-  ggml_tensor* out = ggml_flash_attn_ext(context_, asked(), seen(keys_), seen(values_), mask, scale, 0.0F, 0.0F);
+  const float scale =
+      h_.attention_scale > 0.0F ? h_.attention_scale : 1.0F / std::sqrt(static_cast<float>(h_.head_dim));
+  ggml_tensor* out =
+      ggml_flash_attn_ext(context_, asked(), seen(keys_), seen(values_), mask, scale, 0.0F, h_.attention_cap);
   if (layer.sinks != nullptr) ggml_flash_attn_ext_add_sinks(out, layer.sinks);
   ggml_prec_set_acc(out, GGML_PREC_F32);
   const int64_t width = int64_t{h_.head_dim} * h_.n_heads;
@@ -75,13 +88,20 @@ void GgmlBlock::attend(const GgmlLayer& layer) {
 }
 
 void GgmlBlock::add_attended(const GgmlLayer& layer, States x) {
-  *x = ggml_add(context_, product(layer.attention_out), *x);
+  add(product(layer.attention_out), layer.attention_post_norm, x);
 }
 
 ggml_tensor* GgmlBlock::gated(ggml_tensor* gate, ggml_tensor* up) const {
   constexpr float kSteepness = 1.702F, kLimit = 7.0F;
-  return h_.activation == Activation::kSilu ? ggml_swiglu_split(context_, gate, up)
-                                            : ggml_swiglu_oai(context_, gate, up, kSteepness, kLimit);
+  switch (h_.activation) {
+    case Activation::kSilu:
+      return ggml_swiglu_split(context_, gate, up);
+    case Activation::kClampedSilu:
+      return ggml_swiglu_oai(context_, gate, up, kSteepness, kLimit);
+    case Activation::kGelu:
+      return ggml_geglu_split(context_, gate, up);
+  }
+  SLUICE_CHECK(false, "an activation");
 }
 
 void GgmlBlock::gate(const GgmlLayer& layer) {
@@ -89,7 +109,7 @@ void GgmlBlock::gate(const GgmlLayer& layer) {
   input_ = gated(gate, up);
 }
 
-void GgmlBlock::add_gated(const GgmlLayer& layer, States x) { *x = ggml_add(context_, product(layer.down), *x); }
+void GgmlBlock::add_gated(const GgmlLayer& layer, States x) { add(product(layer.down), layer.ffn_post_norm, x); }
 
 // chosen becomes [rows, used] i32. Their weights: [rows, used, 1].
 ggml_tensor* GgmlBlock::expert_weights(const GgmlMixture& mixture, ggml_tensor*& chosen) const {

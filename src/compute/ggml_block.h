@@ -32,7 +32,8 @@ struct GgmlMixture {
 struct GgmlLayer {
   struct NoFormats {};  // ggml chooses how inputs of products are rounded
   ggml_tensor *attention_norm = nullptr, *ffn_norm = nullptr, *q_norm = nullptr, *k_norm = nullptr;
-  ggml_tensor* sinks = nullptr;  // [heads] f32 or null
+  ggml_tensor *attention_post_norm = nullptr, *ffn_post_norm = nullptr;  // of what is added to the states, or null
+  ggml_tensor* sinks = nullptr;                                          // [heads] f32 or null
   bool has_window = false;
   GgmlLinear q, k, v, attention_out;
   GgmlLinear gate, up, down;                       // or
@@ -76,12 +77,16 @@ class GgmlBlock {
 
   // Of the input: W x + b.
   ggml_tensor* product(const GgmlLinear& weight) const;
+  // cap * tanh(x / cap); x itself if cap is 0.
+  ggml_tensor* capped(ggml_tensor* x, float cap) const;
 
  private:
+  ggml_tensor* normed(ggml_tensor* x, ggml_tensor* weight) const;
+  void add(ggml_tensor* y, ggml_tensor* norm, States x) const;
   ggml_tensor* gated(ggml_tensor* gate, ggml_tensor* up) const;
   ggml_tensor* expert_weights(const GgmlMixture& mixture, ggml_tensor*& chosen) const;
   ggml_tensor* shared_expert(const GgmlMixture& mixture);
-  ggml_tensor* turn(ggml_tensor* heads, int32_t n, ggml_tensor* norm) const;
+  ggml_tensor* turn(const GgmlLayer& layer, ggml_tensor* heads, int32_t n, ggml_tensor* norm) const;
   ggml_tensor* keep(ggml_tensor* cells, ggml_tensor* rows) const;
   ggml_tensor* asked() const;
   ggml_tensor* seen(ggml_tensor* cells) const;

@@ -124,6 +124,8 @@ GgmlLayer GgmlLayers::declare(const LayerWeights& w) {
           .ffn_norm = declare_vector(w.ffn_norm),
           .q_norm = declare_vector(w.q_norm),
           .k_norm = declare_vector(w.k_norm),
+          .attention_post_norm = declare_vector(w.attention_post_norm),
+          .ffn_post_norm = declare_vector(w.ffn_post_norm),
           .sinks = declare_vector(w.sinks),
           .has_window = h_.window_of(options_.range.first + static_cast<int32_t>(layers_.size())) > 0,
           .q = declare(w.q, w.q_bias),
@@ -203,7 +205,7 @@ std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build_head(int32_t n_rows) {
   GgmlBlock operations(graph.context(), h_, pass->inputs, nullptr);
   ggml_tensor* x = pass->inputs.hidden;
   operations.normalise(&x, output_norm_);
-  graph.end(operations.product(output_));
+  graph.end(operations.capped(operations.product(output_), h_.logit_cap));
   return pass;
 }
 

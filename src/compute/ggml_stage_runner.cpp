@@ -50,7 +50,8 @@ class GgmlStageRunner final : public StageRunner {
     SLUICE_CHECK(static_cast<int64_t>(rows.size()) <= options_.max_rows, "a batch is wider than max_rows");
     SLUICE_CHECK(hidden.size() == rows.size() * d_, "hidden states of another size");
     if (options_.with_embedding)
-      for (size_t i = 0; i < rows.size(); ++i) embed(embedding_, options_, rows[i].token, hidden.subspan(i * d_, d_));
+      for (size_t i = 0; i < rows.size(); ++i)
+        embed(embedding_, h_, options_, rows[i].token, hidden.subspan(i * d_, d_));
     for (size_t i = 0; i < taps_.size(); ++i) taps_[i].resize(hidden.size());
     find_order(rows);
     for (auto first = order_.begin(); first != order_.end();) {
@@ -82,7 +83,8 @@ class GgmlStageRunner final : public StageRunner {
   GgmlStageRunner(const ModelFile& model, const StageOptions& options, std::unique_ptr<GgmlLayers> layers,
                   StageWeights embedding)
       : options_(options),
-        d_(static_cast<size_t>(model.hparams().d_model)),
+        h_(model.hparams()),
+        d_(static_cast<size_t>(h_.d_model)),
         parts_(parts_of(options)),
         layers_(std::move(layers)),
         embedding_(std::move(embedding)),
@@ -134,6 +136,7 @@ class GgmlStageRunner final : public StageRunner {
   std::span<float> state(size_t i) { return std::span(states_).subspan(i * d_, d_); }
 
   StageOptions options_;
+  HyperParameters h_;
   size_t d_;
   std::vector<LayerRange> parts_;
   std::unique_ptr<GgmlLayers> layers_;

@@ -11,11 +11,15 @@ FormatSet formats_of(std::initializer_list<const Linear*> readers) {
   return set;
 }
 
-void embed(const StageWeights& weights, const StageOptions& options, Token token, std::span<float> out) {
-  if (options.foreign_tokens && token >= weights.token_embedding.ne[1])
-    std::fill(out.begin(), out.end(), 0.0f);
-  else
-    copy_row_f32(weights.token_embedding, token, out);
+void embed(const StageWeights& weights, const HyperParameters& hparams, const StageOptions& options, Token token,
+           std::span<float> out) {
+  if (options.foreign_tokens && token >= weights.token_embedding.ne[1]) {
+    std::ranges::fill(out, 0.0f);
+    return;
+  }
+  copy_row_f32(weights.token_embedding, token, out);
+  if (hparams.embedding_scale == 1.0f) return;
+  for (float& value : out) value *= hparams.embedding_scale;
 }
 
 std::vector<float> vector_or_empty(const Tensor& tensor) {
@@ -96,6 +100,8 @@ Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv, 
   }
   return Layer{.attention_norm = pack(w.attention_norm),
                .ffn_norm = pack(w.ffn_norm),
+               .attention_post_norm = pack(w.attention_post_norm),
+               .ffn_post_norm = pack(w.ffn_post_norm),
                .q_norm = pack(w.q_norm),
                .k_norm = pack(w.k_norm),
                .sinks = pack(w.sinks),

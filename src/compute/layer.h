@@ -19,9 +19,10 @@ namespace sluice {
 
 struct Layer {
   std::vector<float> attention_norm, ffn_norm;
-  std::vector<float> q_norm, k_norm;  // empty, or [head_dim]
-  std::vector<float> sinks;           // empty, or [heads]
-  int32_t window = 0;                 // as in HyperParameters::window_of
+  std::vector<float> attention_post_norm, ffn_post_norm;  // empty, or [d_model]: of what is added to the states
+  std::vector<float> q_norm, k_norm;                      // empty, or [head_dim]
+  std::vector<float> sinks;                               // empty, or [heads]
+  int32_t window = 0;                                     // as in HyperParameters::window_of
   Linear q, k, v, attention_out;
   FeedForward ffn;                                                          // or
   std::optional<Mixture> mixture;                                           // of experts
@@ -57,7 +58,8 @@ Result<Layer> make_layer(const Packer& pack, const LayerWeights& weights, KvLaye
 Result<Head> make_head(const Packer& pack);
 
 // The state that a token begins with: [d_model]. Zero for one that the model has not, if the options allow such.
-void embed(const StageWeights& weights, const StageOptions& options, Token token, std::span<float> out);
+void embed(const StageWeights& weights, const HyperParameters& hparams, const StageOptions& options, Token token,
+           std::span<float> out);
 
 // A vector of weights as f32, or nothing if the model has none.
 std::vector<float> vector_or_empty(const Tensor& tensor);

@@ -20,6 +20,15 @@ struct ExpertRules {
   bool has_biases = false;  // of all their products, the router's too
 };
 
+// Layers that see a window only.
+struct WindowRules {
+  enum class Have : uint8_t { kNever, kIfSaid, kAlways };
+  Have have = Have::kNever;
+  int32_t period = 0;      // all layers but every so-many-th, where the file doesn't say
+  int32_t size = 0;        // in tokens, likewise; 0: the file must
+  float rope_base = 0.0f;  // of those layers, likewise, and they extend no context; 0: they turn as the others do
+};
+
 struct ModelFamily {
   std::string_view architecture;  // general.architecture
   RopeParameters::Pairing rope_pairing;
@@ -35,8 +44,13 @@ struct ModelFamily {
   bool predicts_further = false;             // may carry layers behind the others that predict further tokens
   bool out_bias_required = false;            // behind the attention
   bool sinks = false;                        // has scores of attention that are no token's
-  int32_t window_period = 0;                 // all layers but every so-many-th see a window; 0: none does
+  WindowRules windows = {};
   Activation activation = Activation::kSilu;
+  bool post_norms = false;                       // what is added to the states is normalised before
+  bool scaled_embedding = false;                 // by the root of d_model
+  bool has_caps = false;                         // may cap logits, and scores if it has a cap for them:
+  float attention_cap = 0.0f, logit_cap = 0.0f;  // where the file doesn't say
+  int32_t scores_scaled_by_width = 0;            // with so many layers by 1 / sqrt(d_model / heads)
   bool values_as_keys = false;  // where the size of a value is not said, it is that of a key, not d_model / heads
   ExpertRules experts = {};
 };
@@ -79,11 +93,34 @@ inline constexpr ModelFamily kModelFamilies[] = {
      .ffn_norm = "post_attention_norm.weight",
      .out_bias_required = true,
      .sinks = true,
-     .window_period = 2,
+     .windows = {.have = WindowRules::Have::kAlways, .period = 2},
      .activation = Activation::kClampedSilu,
      .experts = {.have = ExpertRules::Have::kAlways,
                  .gating = MixtureParameters::Gating::kSoftmaxOfChosen,
                  .has_biases = true}},
+    {.architecture = "gemma",
+     .rope_pairing = RopeParameters::Pairing::kHalves,
+     .activation = Activation::kGelu,
+     .scaled_embedding = true},
+    {.architecture = "gemma2",
+     .rope_pairing = RopeParameters::Pairing::kHalves,
+     .windows = {.have = WindowRules::Have::kAlways, .period = 2, .size = 4096},
+     .activation = Activation::kGelu,
+     .post_norms = true,
+     .scaled_embedding = true,
+     .has_caps = true,
+     .attention_cap = 50.0f,
+     .logit_cap = 30.0f,
+     .scores_scaled_by_width = 46},
+    {.architecture = "gemma3",
+     .rope_pairing = RopeParameters::Pairing::kHalves,
+     .qk_norm = ModelFamily::QkNorm::kRequired,
+     .windows = {.have = WindowRules::Have::kIfSaid, .period = 6, .rope_base = 10000.0f},
+     .activation = Activation::kGelu,
+     .post_norms = true,
+     .scaled_embedding = true,
+     .has_caps = true,
+     .scores_scaled_by_width = 62},
 };
 
 // The family of that name, or nullptr.

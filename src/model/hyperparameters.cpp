@@ -141,10 +141,36 @@ Status read_rope(const MetadataKeys& keys, const ModelFamily& family, HyperParam
   if (family.rope_in_part && keys.has("rope.dimension_sections"))
     return keys.wrong("rope.dimension_sections", "asks for positions in images, which are not supported");
   SLUICE_TRY(h.rope.base, keys.number("rope.freq_base", 10000.0f));
-  if (family.window_period > 0)
-    SLUICE_TRY_STATUS(keys.must_be("rope.freq_base_swa", h.rope.base, "other positions in layers with a window"));
   if (h.rope.base <= 1.0f) return keys.wrong("rope.freq_base", "should be above 1");
-  return read_rope_scaling(keys, h);
+  h.window_rope = h.rope;
+  SLUICE_TRY_STATUS(read_rope_scaling(keys, h));
+  const float base = family.windows.rope_base;
+  if (base == 0.0f) h.window_rope = h.rope;
+  if (h.window == 0) return {};
+  SLUICE_TRY(h.window_rope.base, keys.number("rope.freq_base_swa", base == 0.0f ? h.rope.base : base));
+  if (h.window_rope.base <= 1.0f) return keys.wrong("rope.freq_base_swa", "should be above 1");
+  return {};
+}
+
+// Which layers see a window: a flag of each, or all but every so-many-th (of 0: all).
+Status read_windows(const MetadataKeys& keys, const WindowRules& rules, HyperParameters& h) {
+  constexpr const char* kSize = "attention.sliding_window";
+  using Have = WindowRules::Have;
+  if (rules.have == Have::kNever || (rules.have == Have::kIfSaid && !keys.is_counted(kSize))) return {};
+  SLUICE_TRY(h.window, keys.count(kSize, INT32_MAX, rules.size > 0 ? std::optional(rules.size) : std::nullopt));
+  SLUICE_TRY(h.sees_window, keys.layer_flags("attention.sliding_window_pattern", h.n_layers, rules.period));
+  return {};
+}
+
+Status read_caps(const MetadataKeys& keys, const ModelFamily& family, HyperParameters& h) {
+  constexpr const char *kScores = "attn_logit_softcapping", *kLogits = "final_logit_softcapping";
+  if (!family.has_caps) return {};  // llama.cpp writes these keys for all families, and reads them for these
+  SLUICE_TRY(h.logit_cap, keys.number(kLogits, family.logit_cap));
+  if (h.logit_cap < 0.0f) return keys.wrong(kLogits, "should not be below 0");
+  if (family.attention_cap == 0.0f) return {};
+  SLUICE_TRY(h.attention_cap, keys.number(kScores, family.attention_cap));
+  if (h.attention_cap < 0.0f) return keys.wrong(kScores, "should not be below 0");
+  return {};
 }
 
 // Of the layers those that predict further tokens are the last.
@@ -168,12 +194,11 @@ Status read_layer_shape(const MetadataKeys& keys, const ModelFamily& family, Hyp
   SLUICE_TRY_STATUS(read_heads(keys, family, h));
   SLUICE_TRY_STATUS(read_mixture(keys, family, h));
   h.activation = family.activation;
-  if (family.window_period > 0) {
-    SLUICE_TRY(h.window, keys.count("attention.sliding_window", INT32_MAX));
-    h.window_period = family.window_period;
-    SLUICE_TRY_STATUS(keys.must_be("attention.sliding_window_pattern", static_cast<float>(family.window_period),
-                                   "windows in other layers"));
-  }
+  if (family.scaled_embedding) h.embedding_scale = std::sqrt(static_cast<float>(h.d_model));
+  if (h.n_layers == family.scores_scaled_by_width)
+    h.attention_scale = 1.0f / std::sqrt(static_cast<float>(h.d_model / h.n_heads));
+  SLUICE_TRY_STATUS(read_caps(keys, family, h));
+  SLUICE_TRY_STATUS(read_windows(keys, family.windows, h));
   return read_rope(keys, family, h);
 }
 

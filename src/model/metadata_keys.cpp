@@ -40,6 +40,26 @@ Result<int32_t> MetadataKeys::layer_count(const std::string& name, uint32_t limi
   return static_cast<int32_t>(first);
 }
 
+Result<std::vector<uint8_t>> MetadataKeys::layer_flags(const std::string& name, int32_t n_layers,
+                                                       int32_t period) const {
+  std::vector<uint8_t> flags(static_cast<size_t>(n_layers));
+  const gguf::Value* value = header_.find(full(name));
+  if (value != nullptr && value->is_array) {
+    if (value->type != gguf::Type::kBool && value->type != gguf::Type::kUint32 && value->type != gguf::Type::kInt32)
+      return wrong(name, "should be a u32 or an array of bools");
+    if (value->count < flags.size()) return wrong(name, "should have one flag a layer");
+    for (size_t l = 0; l < flags.size(); ++l)
+      flags[l] = value->type == gguf::Type::kBool ? header_.scalar<uint8_t>(*value, l) != 0
+                                                  : header_.scalar<uint32_t>(*value, l) != 0;
+    return flags;
+  }
+  if (value != nullptr) {
+    SLUICE_TRY(period, number_in(name, 0, INT32_MAX));
+  }
+  for (int32_t l = 0; l < n_layers; ++l) flags[static_cast<size_t>(l)] = period == 0 || l % period < period - 1;
+  return flags;
+}
+
 Result<float> MetadataKeys::number(const std::string& name, std::optional<float> otherwise) const {
   SLUICE_TRY(const auto value, header_.optional_f32(full(name)));
   if (!value && otherwise) return *otherwise;

@@ -30,6 +30,9 @@ class MetadataKeys {
   // The same as count() for what may be given layer by layer; layers that differ are not computed.
   Result<int32_t> layer_count(const std::string& name, uint32_t limit, int32_t n_layers,
                               std::optional<int32_t> otherwise = {}) const;
+  // A flag of each layer, or the period of which only the last layer's is not set (0: all are), if the key is not there
+  // this one.
+  Result<std::vector<uint8_t>> layer_flags(const std::string& name, int32_t n_layers, int32_t period) const;
   // A finite number.
   Result<float> number(const std::string& name, std::optional<float> otherwise = {}) const;
   Result<std::string> text(const std::string& name, std::optional<std::string> otherwise = {}) const;

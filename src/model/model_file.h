@@ -33,6 +33,8 @@ struct RopeParameters {
   float extrapolation_mix = 0.0f;             // ext_factor: 1 with YaRN, else 0
   float attention_factor = 1.0f;              // attn_factor
   float beta_fast = 32.0f, beta_slow = 1.0f;  // YaRN
+
+  bool operator==(const RopeParameters&) const = default;
 };
 
 // A mixture of experts in place of one feed-forward network: a router gives each token to a few of many small networks,
@@ -46,16 +48,28 @@ struct MixtureParameters {
   // order.
   enum class Gating : uint8_t { kSoftmax, kSigmoid, kSoftmaxOfChosen };
   Gating gating = Gating::kSoftmax;
-  bool biased = false;      // experts are chosen by their shares and a bias of each
-  bool normalised = false;  // the weights of those that a token uses are divided by their sum
-  float scale = 1.0f;       // then times this
+  bool biased = false;                      // experts are chosen by their shares and a bias of each
+  int32_t n_groups = 1, n_groups_used = 1;  // of so many groups of experts, alike in size, a token uses the best ones
+  bool normalised = false;                  // the weights of those that a token uses are divided by their sum
+  float scale = 1.0f;                       // then times this
 
   explicit operator bool() const { return n_experts > 0; }
   bool is_in(int32_t layer) const { return n_experts > 0 && layer >= n_dense_layers; }
 };
 
-// Between a feed-forward network's products: silu(gate) * up, or as kernels/table.h says of clamped_silu_times.
-enum class Activation : uint8_t { kSilu, kClampedSilu };
+// Multi-head latent attention (DeepSeek-V2, section 2.1): a cell keeps one latent vector, from which every head makes
+// its keys and values, and one part of a key that turns and is common to all heads.
+struct LatentParameters {
+  int32_t rank = 0;            // of the latent; 0: keys and values are kept as they are
+  int32_t q_rank = 0;          // queries are projected through so many values; 0: at once
+  int32_t key = 0, value = 0;  // of a head: values of its keys that don't turn, and of its values
+
+  explicit operator bool() const { return rank > 0; }
+};
+
+// Between a feed-forward network's products: silu(gate) * up, or as kernels/table.h says of clamped_silu_times and
+// gelu_times.
+enum class Activation : uint8_t { kSilu, kClampedSilu, kGelu };
 
 struct HyperParameters {
   std::string architecture;  // "llama", "qwen2", "qwen3moe", …; of heads "sluice-head", "eagle3"
@@ -64,13 +78,21 @@ struct HyperParameters {
   int32_t n_further_layers = 0;  // behind the n_layers: they predict further tokens, and are left alone
   int32_t context_length = 0;    // the longest the model was trained for
   float norm_epsilon = 1e-5f;
-  RopeParameters rope;
+  RopeParameters rope, window_rope;  // the latter in layers that see a window
   MixtureParameters mixture;
+  LatentParameters latent;  // with it head_dim is the size of what a cell keeps, and n_kv_heads is 1
   Activation activation = Activation::kSilu;
-  // Tokens that a row sees at most, itself included, in all layers but every window_period-th; 0: all.
-  int32_t window = 0, window_period = 1;
+  float embedding_scale = 1.0f;  // states begin as a token's embedding times this
+  float attention_scale = 0.0f;  // scores are multiplied by it; 0: 1 / sqrt(head_dim)
+  // Scores, and logits, come to c tanh(x / c) with this c; 0: as they are.
+  float attention_cap = 0.0f, logit_cap = 0.0f;
+  int32_t window = 0;                // tokens that a row sees at most, itself included; 0: all
+  std::vector<uint8_t> sees_window;  // [n_layers], or empty: whether a layer sees only that
 
-  int32_t window_of(int32_t layer) const { return (layer + 1) % window_period == 0 ? 0 : window; }
+  int32_t window_of(int32_t layer) const {
+    return layer < std::ssize(sees_window) && sees_window[static_cast<size_t>(layer)] != 0 ? window : 0;
+  }
+  const RopeParameters& rope_of(int32_t layer) const { return window_of(layer) > 0 ? window_rope : rope; }
 };
 
 // A tensor in mapped memory. ne as in ggml: ne[0] is the contiguous dimension. A matrix [n_out, n_in] has ne = {n_in,
@@ -99,6 +121,12 @@ struct LayerWeights {
   Tensor q_norm, k_norm;          // [head_dim]: qwen3
   Tensor attention_out;           // [d_model, heads * head_dim]
   Tensor attention_out_bias;
+  // Of latent attention: what queries go through, instead of q; the latent with the key part that turns; and what makes
+  // keys and values of the latent, a matrix a head.
+  Tensor q_a, q_a_norm, q_b;                  // [q_rank, d_model], [q_rank], [heads * (key + turned), q_rank]
+  Tensor kv_a, kv_a_norm;                     // [rank + turned, d_model], [rank]
+  Tensor k_b, v_b;                            // [heads] matrices [rank, key] and [value, rank]
+  Tensor attention_post_norm, ffn_post_norm;  // [d_model]: of what is added to the states
   Tensor sinks;     // [heads]: a score of each head that takes its share of attention, and gives nothing
   Tensor ffn_norm;  // [d_model]
   Tensor gate, up;  // [d_ff, d_model]

@@ -51,6 +51,10 @@ std::vector<LayerTensor> layer_tensors(const HyperParameters& h, const ModelFami
   }
   if (family.inner_biases || family.out_bias_required)
     table.push_back({"attn_output.bias", &W::attention_out_bias, family.out_bias_required ? kRequired : kOptional, d});
+  if (family.post_norms) {
+    table.push_back({"post_attention_norm.weight", &W::attention_post_norm, kRequired, d});
+    table.push_back({"post_ffw_norm.weight", &W::ffn_post_norm, kRequired, d});
+  }
   if (family.sinks) table.push_back({"attn_sinks.weight", &W::sinks, kRequired, h.n_heads});
   if (h.mixture.is_in(layer)) {
     add_experts(h, family, table);

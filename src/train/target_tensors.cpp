@@ -18,6 +18,11 @@ void to_floats(const Tensor& tensor, int64_t row, float* out) {
 
 Result<TargetTensors> TargetTensors::open(const ModelFile& model) {
   SLUICE_TRY(auto weights, model.map({0, model.hparams().n_layers}, true, true));
+  for (const LayerWeights& layer : weights.layers)
+    if (!layer.q || !layer.k || !layer.v || !layer.gate)
+      return input_error(model.path() +
+                         ": heads begin with layers of their target, which here hold experts or latent attention; "
+                         "only heads of models without them can be trained");
   return TargetTensors(std::move(weights));
 }
 

@@ -11,6 +11,7 @@ namespace sluice {
 
 class TargetTensors {
  public:
+  // Errors (kInput) name a model whose layers no head can begin with.
   static Result<TargetTensors> open(const ModelFile& model);
 
   // [rows, columns] of a tensor by its name in the file, "blk.3.attn_q.weight"; "output.weight" is the token embedding

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numbers>
 
 #include "compute/decoding.h"
 #include "compute/kernels/amx.h"
@@ -63,6 +64,31 @@ TEST(Kernels, ClampedSiluTimesAgreesWithDoublePrecision) {
   });
 }
 
+TEST(Kernels, GeluTimesAgreesWithDoublePrecision) {
+  on_every_instruction_set([](const Kernels& k) {
+    std::vector<float> gate = Dice(3).normals(100), up = Dice(4).normals(100);
+    for (const float x : {0.0f, 1e-6f, 5.0f, -5.0f, 12.0f, -12.0f, 1e6f, -1e6f}) {
+      gate.push_back(x);
+      up.push_back(2.0f);
+    }
+    const std::vector<float> before = gate;
+    k.gelu_times(gate.data(), up.data(), static_cast<int64_t>(gate.size()));
+    for (size_t i = 0; i < gate.size(); ++i) {
+      const double x = before[i], z = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+      EXPECT_NEAR(gate[i], 0.5 * x * (1.0 + std::tanh(z)) * up[i], 1e-6 * std::fabs(x * up[i])) << x;
+    }
+  });
+}
+
+TEST(Kernels, SoftCapAgreesWithDoublePrecision) {
+  on_every_instruction_set([](const Kernels& k) {
+    std::vector<float> x = {0, 1e-5f, 1, -1, 29, -29, 31, 300, -1e9f, 1e30f, 7.5f};
+    const std::vector<float> before = x;
+    k.soft_cap(x.data(), static_cast<int64_t>(x.size()), 30.0f);
+    for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], 30.0 * std::tanh(before[i] / 30.0), 1e-5) << before[i];
+  });
+}
+
 TEST(Kernels, SoftmaxAgreesWithDoublePrecision) {
   on_every_instruction_set([](const Kernels& k) {
     for (const size_t n : {1u, 5u, 8u, 29u, 1000u}) {
@@ -113,14 +139,16 @@ std::vector<std::vector<uint8_t>> results(const Kernels& k) {
   for (const size_t n : {1u, 3u, 8u, 13u, 32u, 100u, 577u}) {
     const auto length = static_cast<int64_t>(n);
     const std::vector<float> x = Dice(n).normals(n), y = Dice(n + 1).normals(n);
-    std::vector<float> out(n), gate = x, clamped = x, shares = x;
+    std::vector<float> out(n), gate = x, clamped = x, gelu = x, capped = x, shares = x;
     k.rms_norm(x.data(), y.data(), length, 1e-6f, out.data());
     k.silu_times(gate.data(), y.data(), length);
     k.clamped_silu_times(clamped.data(), y.data(), length);
+    k.gelu_times(gelu.data(), y.data(), length);
+    k.soft_cap(capped.data(), length, 1.5f);
     k.softmax(shares.data(), length);
     std::vector<Half> halves(n);
     k.to_halves(x.data(), length, halves.data());
-    for (const auto& floats : {out, gate, clamped, shares}) all.push_back(bytes_of(floats));
+    for (const auto& floats : {out, gate, clamped, gelu, capped, shares}) all.push_back(bytes_of(floats));
     all.push_back(bytes_of(halves));
   }
   for (const size_t padded : {8u, 24u, 64u, 128u, 136u}) {

@@ -73,6 +73,7 @@ std::vector<Token> english_text(const ModelFile& model, size_t n) {
 struct FamilyCase {
   const char* name;
   TinyModelSpec spec;
+  double bound = 1e-4;  // on the difference of a logit
 };
 
 std::vector<FamilyCase> family_cases() {
@@ -86,6 +87,20 @@ std::vector<FamilyCase> family_cases() {
   for (const char* architecture : {"llama", "qwen2moe", "qwen3moe", "glm4moe", "gpt-oss"})
     cases.push_back({"experts", with_experts({}, architecture)});
   cases.push_back({"yarn", with_experts({.rope_scaling = "yarn"}, "gpt-oss")});
+  // On a CPU ggml takes GELU of -10 to 10 from a table, of numbers that are rounded to f16. That moves logits as far as
+  // libllama is from the same graph of ours (2e-3). Where next to nothing lies in that range all else agrees as usual.
+  for (const float gate_scale : {1.0f, 1e5f})
+    for (const char* architecture : {"gemma", "gemma2", "gemma3"})
+      for (const char* scaling : {"none", "linear"})
+        cases.push_back({gate_scale == 1.0f ? "table of f16" : "steep",
+                         {.architecture = architecture,
+                          .n_layers = 6,
+                          .head_dim = 24,
+                          .tied = true,
+                          .gate_scale = gate_scale,
+                          .rope_scaling = scaling,
+                          .rope_base = 1e6f},
+                         gate_scale == 1.0f ? 1e-2 : 1e-4});
   cases.push_back({"llama tied", {.architecture = "llama", .tied = true}});
   cases.push_back({"llama with biases", {.architecture = "llama", .attention_bias = true}});
   cases.push_back({"llama, head of 32 and one kv head", {.n_heads = 2, .n_kv_heads = 1, .head_dim = 32}});
@@ -104,8 +119,8 @@ TEST(Oracle, UnquantisedModelsOfEveryFamilyAgreeWithLibllama) {
       const auto ours = text_logits(pipeline, tokens, 32);
       double most = 0.0;
       for (size_t i = 0; i < tokens.size(); ++i) most = std::max(most, largest_difference(ours[i], theirs[i]));
-      EXPECT_LT(most, 1e-4) << c.spec.architecture << ", " << c.name << ", rope scaling " << c.spec.rope_scaling << ", "
-                            << device;
+      EXPECT_LT(most, c.bound) << c.spec.architecture << ", " << c.name << ", rope scaling " << c.spec.rope_scaling
+                               << ", " << device;
     }
   }
 }
@@ -143,18 +158,17 @@ std::vector<double> errors(const Logits& unrounded, const Logits& logits) {
 
 // Where rounding moves a token to another expert its logits jump, in libllama as here, and a few such tokens are most
 // of the mean. So each family is judged by what is no jump, and the mean by all of them together.
-TEST(Oracle, QuantisedMixturesAreAsGoodAsLibllama) {
-  const std::pair<const char*, ggml_type> cases[] = {{"qwen3moe", GGML_TYPE_Q4_K},
-                                                     {"qwen2moe", GGML_TYPE_Q8_0},
-                                                     {"glm4moe", GGML_TYPE_Q4_1},
-                                                     {"gpt-oss", GGML_TYPE_MXFP4}};
+TEST(Oracle, QuantisedModelsOfOtherFamiliesAreAsGoodAsLibllama) {
+  const std::pair<const char*, ggml_type> cases[] = {{"qwen3moe", GGML_TYPE_Q4_K}, {"qwen2moe", GGML_TYPE_Q8_0},
+                                                     {"glm4moe", GGML_TYPE_Q4_1},  {"gpt-oss", GGML_TYPE_MXFP4},
+                                                     {"gemma2", GGML_TYPE_Q4_K},   {"gemma3", GGML_TYPE_Q4_0}};
   double kl = 0.0, kl_of_libllama = 0.0;
   for (const auto& [architecture, type] : cases) {
     SCOPED_TRACE(architecture);
     TinyModelSpec spec{.n_layers = 2, .d_model = 256, .n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .d_ff = 512};
     spec.type = type;
     spec.output_scale = 2.5f;
-    const std::string path = write_tiny_model(with_experts(spec, architecture), temp_path("mixture.gguf"));
+    const std::string path = write_tiny_model(of_family(spec, architecture), temp_path("quantised.gguf"));
     const ModelFile model = open_model(path);
     const std::vector<Token> tokens = Dice(7).tokens(1000, model.hparams().n_vocab);
     const Reference libllama = reference(path, tokens);

@@ -231,6 +231,9 @@ TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
       {"qwen3 on ggml:cpu", {.architecture = "qwen3", .head_dim = 24}, {.cuts = {3}, .devices = {"ggml:cpu"}}, 2},
       {"Q4_1 on ggml:cpu", q4_1, {.cuts = {1}, .kv = KvType::kF16, .devices = {"ggml:cpu"}}, 3},
       {"Q4_K on ggml:cpu", q4_k, {.devices = {"ggml:cpu"}}, 2},
+      {"gemma2, Q8_0", of_family(q8_0, "gemma2"), {.cuts = {1}, .threads = 2, .kv = KvType::kF16}, 3},
+      {"gemma3 in three stages", of_family({}, "gemma3"), {.cuts = {1, 2}, .threads = 3}, 3},
+      {"gemma3 on ggml:cpu", of_family({}, "gemma3"), {.cuts = {1, 2}, .devices = {"ggml:cpu"}}, 2},
       {"gpt-oss on ggml:cpu", with_experts({}, "gpt-oss"), {.cuts = {1, 2}, .devices = {"ggml:cpu"}}, 2},
       {"experts on ggml:cpu", with_experts(q8_0, "qwen2moe"), {.cuts = {1}, .devices = {"ggml:cpu"}}, 2},
   };

@@ -86,6 +86,9 @@ INSTANTIATE_TEST_SUITE_P(All, Families,
                                            Kind{"qwen3moe", GGML_TYPE_F16, GGML_TYPE_F16, true, "yarn", true},
                                            Kind{"glm4moe", GGML_TYPE_Q8_0, GGML_TYPE_Q8_0, false, "none", true},
                                            Kind{"gpt-oss", GGML_TYPE_MXFP4, GGML_TYPE_Q8_0, false, "yarn", true},
+                                           Kind{"gemma", GGML_TYPE_Q4_0, GGML_TYPE_Q8_0, true, "none"},
+                                           Kind{"gemma2", GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, true, "none"},
+                                           Kind{"gemma3", GGML_TYPE_Q4_0, GGML_TYPE_F16, true, "linear"},
                                            Kind{"qwen3moe", GGML_TYPE_Q4_1, GGML_TYPE_Q8_0, false, "none", true}),
                          [](const auto& kind) { return kind.param.name(); });
 

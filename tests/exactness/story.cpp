@@ -52,7 +52,8 @@ const HeadFile& head_of(const Opened& target, const std::string& kind) {
   if (at != heads.end()) return at->second;
   TinyHeadSpec spec{.kind = kind, .cuts = {0, 2, 4, 6}};
   if (kind == "exit") spec.layers = {5};
-  auto opened = HeadFile::open(tiny_head(target.model, spec).write(temp_path(kind + "_of_six.gguf")), target.model);
+  const std::string path = temp_path(kind + "_" + std::to_string(heads.size()) + ".gguf");
+  auto opened = HeadFile::open(tiny_head(target.model, spec).write(path), target.model);
   if (!opened) throw std::runtime_error(opened.error().message);
   return heads.emplace(std::pair(&target, kind), std::move(*opened)).first->second;
 }

@@ -26,7 +26,7 @@ Bytes small_model(const std::string& tokenizer, const std::string& architecture 
   spec.n_heads = spec.n_kv_heads = 2;
   spec.extra_tokens = 8;
   spec.tied = true;
-  if (architecture.ends_with("moe") || architecture == "gpt-oss") spec = test::with_experts(spec, architecture);
+  if (architecture != "llama") spec = test::of_family(spec, architecture);
   std::ifstream file(test::write_tiny_model(spec, test::temp_path("small.gguf")), std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   Bytes bytes(text.size());
@@ -117,6 +117,10 @@ TEST(HostileFile, MutatedExperts) {
   mutate(small_model("gpt2", "qwen2moe"), 500);
   mutate(small_model("gpt2", "glm4moe"), 500);
   mutate(small_model("gpt2", "gpt-oss"), 500);
+}
+TEST(HostileFile, MutatedGemma) {
+  mutate(small_model("llama", "gemma2"), 500);
+  mutate(small_model("llama", "gemma3"), 500);
 }
 
 // Every 8-byte word of the counts at the beginning, and every length, made gigantic in turn.

@@ -14,6 +14,7 @@
 namespace sluice {
 namespace {
 
+using test::of_family;
 using test::temp_path;
 using test::TinyModelSpec;
 using test::with_experts;
@@ -84,7 +85,7 @@ TEST(ModelErrors, HyperparametersThatMakeNoSense) {
 
 TEST(ModelErrors, WhatIsNotComputed) {
   expect_errors(
-      {}, {{"architecture 'gemma' is not supported", [](auto* f) { set_str(f, "general.architecture", "gemma"); }},
+      {}, {{"architecture 'mamba' is not supported", [](auto* f) { set_str(f, "general.architecture", "mamba"); }},
            {"general.architecture' is missing", [](auto* f) { gguf_remove_key(f, "general.architecture"); }},
            {"expert_used_count' asks for a mixture", [](auto* f) { set_u32(f, "llama.expert_used_count", 2); }},
            {"scaled logits", [](auto* f) { set_f32(f, "llama.logit_scale", 0.5f); }},
@@ -131,11 +132,52 @@ TEST(ModelErrors, ExpertsThatMakeNoSense) {
       with_experts({}, "gpt-oss"),
       {{"sliding_window' is 0", [](auto* f) { set_u32(f, "gpt-oss.attention.sliding_window", 0); }},
        {"sliding_window' is missing", [](auto* f) { gguf_remove_key(f, "gpt-oss.attention.sliding_window"); }},
-       {"windows in other layers", [](auto* f) { set_u32(f, "gpt-oss.attention.sliding_window_pattern", 6); }},
-       {"other positions in layers", [](auto* f) { set_f32(f, "gpt-oss.rope.freq_base_swa", 5); }}});
+       {"should have one flag a layer",
+        [](auto* f) {
+          const bool flags[] = {true, false, true};
+          gguf_set_arr_data(f, "gpt-oss.attention.sliding_window_pattern", GGUF_TYPE_BOOL, flags, 3);
+        }},
+       {"should be a u32 or an array of bools",
+        [](auto* f) {
+          const float flags[] = {1, 1, 0, 1};
+          gguf_set_arr_data(f, "gpt-oss.attention.sliding_window_pattern", GGUF_TYPE_FLOAT32, flags, 4);
+        }},
+       {"rope.freq_base_swa' should be above 1", [](auto* f) { set_f32(f, "gpt-oss.rope.freq_base_swa", 0.5f); }}});
   expect_errors(with_experts({}, "qwen2moe"), {{"expert_shared_feed_forward_length' is 4294967295", [](auto* f) {
                                                   set_u32(f, "qwen2moe.expert_shared_feed_forward_length", UINT32_MAX);
                                                 }}});
+}
+
+TEST(ModelErrors, CapsThatMakeNoSense) {
+  expect_errors(
+      of_family({}, "gemma2"),
+      {{"attn_logit_softcapping' should not be below 0",
+        [](auto* f) { set_f32(f, "gemma2.attn_logit_softcapping", -1); }},
+       {"final_logit_softcapping' is not a finite", [](auto* f) { set_f32(f, "gemma2.final_logit_softcapping", NAN); }},
+       {"sliding_window' is 0", [](auto* f) { set_u32(f, "gemma2.attention.sliding_window", 0); }}});
+}
+
+// A pattern says the same by a period or layer by layer; Gemma 3 without a window sees everything.
+TEST(ModelFile, WindowsAreInTheLayersThatTheFileNames) {
+  const auto windows = [](const TinyModelSpec& spec) {
+    const auto model = ModelFile::open(write_tiny_model(spec, temp_path("windows.gguf")));
+    EXPECT_TRUE(model) << model.error().message;
+    std::vector<int32_t> seen;
+    for (int32_t l = 0; l < model->hparams().n_layers; ++l) seen.push_back(model->hparams().window_of(l));
+    return seen;
+  };
+  TinyModelSpec spec = of_family({}, "gemma3");
+  EXPECT_EQ(windows(spec), (std::vector{24, 24, 0, 24}));
+  spec.edit_metadata = [](gguf_context* f) {
+    const bool flags[] = {false, true, true, false};
+    gguf_set_arr_data(f, "gemma3.attention.sliding_window_pattern", GGUF_TYPE_BOOL, flags, 4);
+  };
+  EXPECT_EQ(windows(spec), (std::vector{0, 24, 24, 0}));
+  spec.edit_metadata = [](gguf_context* f) { set_u32(f, "gemma3.attention.sliding_window_pattern", 0); };
+  EXPECT_EQ(windows(spec), (std::vector{24, 24, 24, 24}));
+  spec.edit_metadata = [](gguf_context* f) { gguf_remove_key(f, "gemma3.attention.sliding_window"); };
+  EXPECT_EQ(windows(spec), (std::vector{0, 0, 0, 0}));
+  EXPECT_EQ(windows(of_family({}, "gemma2")), (std::vector{24, 0, 24, 0}));
 }
 
 TEST(ModelErrors, BiasesOfExpertsThatAreNoFloats) {

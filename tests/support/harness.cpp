@@ -44,8 +44,8 @@ const Opened& open_tiny(const std::string& name, const TinyModelSpec& spec) {
 const Opened& thirty_layers() { return open_tiny("thirty_layers", narrow_model(30)); }
 const Opened& six_layers() { return open_tiny("six_layers", narrow_model(6)); }
 const Opened& five_layers() { return open_tiny("five_layers", narrow_model(5)); }
-const Opened& six_layers_of_experts(const std::string& architecture) {
-  return open_tiny("experts_" + architecture, with_experts(narrow_model(6), architecture));
+const Opened& six_layers_of(const std::string& architecture) {
+  return open_tiny("six_layers_of_" + architecture, of_family(narrow_model(6), architecture));
 }
 const Opened& two_layers() { return open_tiny("two_layers", narrow_model(2)); }
 

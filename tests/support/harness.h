@@ -45,8 +45,8 @@ const Opened& six_layers();
 // The first layers of it, which guess what it says now and then.
 const Opened& five_layers();
 const Opened& two_layers();
-// 6 layers with experts, of this family (with_experts()), and the same words.
-const Opened& six_layers_of_experts(const std::string& architecture);
+// 6 layers of this family, with experts if it knows them, and the same words.
+const Opened& six_layers_of(const std::string& architecture);
 
 // How a pipeline is put together.
 struct PipelineSpec {

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "base/random.h"
+#include "model/family.h"
 #include "support/tiny_vocabulary.h"
 
 namespace sluice::test {
@@ -82,7 +83,7 @@ class Weights {
         vector(layer + "attn_k.bias", n_kv, 0.0f);
         vector(layer + "attn_v.bias", n_kv, 0.0f);
       }
-      if (spec_.architecture.starts_with("qwen3") || is_glm()) {
+      if (spec_.architecture.starts_with("qwen3") || is_glm() || spec_.architecture == "gemma3") {
         vector(layer + "attn_q_norm.weight", head, 1.0f);
         vector(layer + "attn_k_norm.weight", head, 1.0f);
       }
@@ -91,14 +92,18 @@ class Weights {
         vector(layer + "attn_output.bias", d, 0.0f);
         vector(layer + "attn_sinks.weight", spec_.n_heads, 1.0f);
       }
+      if (has_post_norms()) {
+        vector(layer + "post_attention_norm.weight", d, 1.0f);
+        vector(layer + "post_ffw_norm.weight", d, 1.0f);
+      }
       vector(layer + (is_glm() || is_oss() ? "post_attention_norm.weight" : "ffn_norm.weight"), d, 1.0f);
       if (spec_.n_experts > 0 && !(is_glm() && i == 0)) {
         experts(layer);
         continue;
       }
-      matrix(layer + "ffn_gate.weight", d, spec_.d_ff);
+      matrix(layer + "ffn_gate.weight", d, spec_.d_ff, 1, spec_.gate_scale);
       matrix(layer + "ffn_up.weight", d, spec_.d_ff);
-      matrix(layer + "ffn_down.weight", spec_.d_ff, d);
+      matrix(layer + "ffn_down.weight", spec_.d_ff, d, 1, 1.0f / spec_.gate_scale);
     }
     vector("output_norm.weight", d, 1.0f);
     if (!spec_.tied) add("output.weight", spec_.type, d, n_vocab, 0.0f, output_deviation);
@@ -112,11 +117,12 @@ class Weights {
     const auto values = random_values(spec_.seed, name, n_in * n_out * n, mean, deviation);
     tensors_.push_back({name, type, {n_in, n_out, n}, encode(type, values, n_in)});
   }
-  void matrix(const std::string& name, int64_t n_in, int64_t n_out, int64_t n = 1) {
-    add(name, spec_.type, n_in, n_out, 0.0f, spec_.weight_scale / std::sqrt(static_cast<float>(n_in)), n);
+  void matrix(const std::string& name, int64_t n_in, int64_t n_out, int64_t n = 1, float scale = 1.0f) {
+    add(name, spec_.type, n_in, n_out, 0.0f, scale * spec_.weight_scale / std::sqrt(static_cast<float>(n_in)), n);
   }
   bool is_glm() const { return spec_.architecture == "glm4moe"; }
   bool is_oss() const { return spec_.architecture == "gpt-oss"; }
+  bool has_post_norms() const { return spec_.architecture == "gemma2" || spec_.architecture == "gemma3"; }
   // What the layer that predicts further tokens has besides what the others have.
   void further_layer(const std::string& layer) {
     const int64_t d = spec_.d_model;
@@ -217,7 +223,11 @@ void set_metadata(gguf_context* file, const TinyModelSpec& spec, const TinyVocab
       gguf_set_val_f32(file, "glm4moe.expert_weights_scale", 1.5f);
     }
   }
-  if (spec.architecture == "gpt-oss") set("attention.sliding_window", 24);
+  const bool caps = spec.architecture == "gemma2" || spec.architecture == "gemma3";
+  if (spec.architecture == "gpt-oss" || caps) set("attention.sliding_window", 24);
+  if (spec.architecture == "gemma2") gguf_set_val_f32(file, "gemma2.attn_logit_softcapping", 2.0f);
+  if (caps) gguf_set_val_f32(file, (spec.architecture + ".final_logit_softcapping").c_str(), 12.0f);
+  if (spec.architecture == "gemma3") set("attention.sliding_window_pattern", 3);
   set("attention.head_count", spec.n_heads);
   set("attention.head_count_kv", spec.n_kv_heads);
   set("attention.key_length", spec.head_dim);
@@ -266,6 +276,14 @@ TinyModelSpec with_experts(TinyModelSpec spec, const std::string& architecture) 
   if (architecture != "llama") spec.d_ff_expert = spec.d_ff / 2;
   if (architecture == "qwen2moe") spec.d_ff_shared = spec.d_ff;
   if (architecture == "glm4moe") spec.d_ff_shared = spec.d_ff_expert;
+  return spec;
+}
+
+TinyModelSpec of_family(TinyModelSpec spec, const std::string& architecture) {
+  const ExpertRules::Have have = find_family(architecture)->experts.have;
+  if (have != ExpertRules::Have::kNever) return with_experts(spec, architecture);
+  spec.architecture = architecture;
+  spec.tied = spec.tied || architecture.starts_with("gemma");
   return spec;
 }
 

@@ -14,7 +14,7 @@ struct gguf_context;
 namespace sluice::test {
 
 struct TinyModelSpec {
-  std::string architecture = "llama";  // "llama", "qwen2", "qwen3", "qwen2moe", "qwen3moe", "glm4moe", "gpt-oss"
+  std::string architecture = "llama";  // any of model/family.h; Gemmas' see windows of 24, and their caps are narrow
   int32_t n_layers = 4, d_model = 64, n_heads = 4, n_kv_heads = 2, head_dim = 16, d_ff = 96;
   int32_t extra_tokens = 64;  // word-like tokens beyond the 256 byte tokens and the control tokens
   int32_t context_length = 4096;
@@ -26,6 +26,7 @@ struct TinyModelSpec {
   bool tied = false;
   bool attention_bias = false;        // always on for qwen2
   float weight_scale = 1.0f;          // times 1/sqrt(n_in)
+  float gate_scale = 1.0f;            // of dense networks' gates besides, by which their down matrices are divided
   float output_scale = 4.0f;          // how peaked the distributions are
   std::string rope_scaling = "none";  // "none", "linear", "yarn", "factors" (rope_freqs.weight)
   float rope_base = 10000.0f;
@@ -47,6 +48,9 @@ TinyModelSpec narrow_model(int32_t n_layers);
 // The same with experts: two of five a token, and with qwen2moe and glm4moe a shared one. Of glm4moe the first layer
 // has none, half of a head turns, and a layer behind the others predicts further tokens; gpt-oss sees windows of 24.
 TinyModelSpec with_experts(TinyModelSpec spec, const std::string& architecture);
+
+// The same of another family: with experts if it knows them, else with what it must have.
+TinyModelSpec of_family(TinyModelSpec spec, const std::string& architecture);
 
 // Writes the model to `path` (with shards > 1: path minus ".gguf" plus "-0000i-of-0000n.gguf"); gives the first file's
 // path. Deterministic: one spec, one file. Throws std::runtime_error when the disk refuses.

@@ -44,6 +44,12 @@ TEST(Shallow, WithAllOfTheTargetsLayersItIsTheTarget) {
   }
 }
 
+TEST(Shallow, LayersOfExpertsAreRefusedInOneLine) {
+  const auto tensors = TargetTensors::open(six_layers_of("qwen3moe").model);
+  ASSERT_FALSE(tensors);
+  EXPECT_NE(tensors.error().message.find("experts or latent attention"), std::string::npos);
+}
+
 TEST(Shallow, AnExitWithoutLayersLearnsAMatrix) {
   const auto ran = run_target("shallow-target", {.n_layers = 4});
   Shallow exit(ran->opened.model.hparams(), tensors_of(ran->opened), {.input = 2, .stages = 4}, {});

@@ -28,6 +28,21 @@ void clamped_silu_times(float* gate, const float* up, int64_t n) {
   }
 }
 
+void gelu_times(float* gate, const float* up, int64_t n) {
+  constexpr float kTwiceRoot = 1.5957691216f, kCubic = 0.044715f;
+  for (int64_t i = 0; i < n; ++i) {
+    const float x = gate[i];
+    gate[i] = x / (1.0f + exp_f32(-(kTwiceRoot * x * (1.0f + kCubic * x * x)))) * up[i];
+  }
+}
+
+void soft_cap(float* x, int64_t n, float cap) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float part = exp_f32(-2.0f * std::fabs(x[i] / cap));
+    x[i] = std::copysign(cap * ((1.0f - part) / (1.0f + part)), x[i]);
+  }
+}
+
 void softmax(float* x, int64_t n) {
   const int64_t whole = n / kLanes * kLanes;
   F32x8 most = splat8(-INFINITY);
@@ -96,6 +111,8 @@ void set_elementwise(Kernels& kernels) {
   kernels.rms_norm = rms_norm;
   kernels.silu_times = silu_times;
   kernels.clamped_silu_times = clamped_silu_times;
+  kernels.gelu_times = gelu_times;
+  kernels.soft_cap = soft_cap;
   kernels.softmax = softmax;
   kernels.scores = scores;
   kernels.gather = gather;

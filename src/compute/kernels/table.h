@@ -68,6 +68,11 @@ struct Kernels {
   void (*silu_times)(float* gate, const float* up, int64_t n);
   // gate[i] = g / (1 + e^-(1.702 g)) * (u + 1), where g = min(gate[i], 7) and u = up[i], from -7 to 7.
   void (*clamped_silu_times)(float* gate, const float* up, int64_t n);
+  // gate[i] = gelu(gate[i]) * up[i], gelu(x) = x / (1 + e^-2z) with z = sqrt(2 / pi) (x + 0.044715 x^3), which is
+  // x / 2 (1 + tanh z).
+  void (*gelu_times)(float* gate, const float* up, int64_t n);
+  // x[i] = cap * tanh(x[i] / cap).
+  void (*soft_cap)(float* x, int64_t n, float cap);
   // x = softmax(x). The sum is of eight partial sums, by i mod 8.
   void (*softmax)(float* x, int64_t n);
 

@@ -1,5 +1,6 @@
-// The promise for mixtures of experts, whose rows share products with whoever chose the same experts: the same tokens
-// by every method, stages, widths and executors, in a chat's next turn, and in random stories.
+// The promise for layers that are not llama's: mixtures of experts, whose rows share products with whoever chose the
+// same experts, windows, caps. The same tokens by every method, stages, widths and executors, in a chat's next turn,
+// and in random stories.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,9 +13,9 @@ namespace {
 
 using namespace test;
 
-class Mixtures : public ::testing::TestWithParam<const char*> {
+class OtherLayers : public ::testing::TestWithParam<const char*> {
  protected:
-  static const Opened& model() { return six_layers_of_experts(GetParam()); }
+  static const Opened& model() { return six_layers_of(GetParam()); }
 };
 
 RequestSpec request(const std::string& method, float temperature, int32_t width) {
@@ -29,7 +30,7 @@ RequestSpec request(const std::string& method, float temperature, int32_t width)
   return spec;
 }
 
-TEST_P(Mixtures, EveryMethodGivesTheTokensOfPlainDecoding) {
+TEST_P(OtherLayers, EveryMethodGivesTheTokensOfPlainDecoding) {
   int64_t hits = 0, flushes = 0;
   for (const float temperature : {0.0f, 1.0f}) {
     const auto expected = plain_decoding(model(), request("ar", temperature, 1));
@@ -53,7 +54,7 @@ TEST_P(Mixtures, EveryMethodGivesTheTokensOfPlainDecoding) {
   EXPECT_GT(flushes, 0);
 }
 
-TEST_P(Mixtures, TheNextTurnOfAChatGoesOnInTheCellsOfTheOneBefore) {
+TEST_P(OtherLayers, TheNextTurnOfAChatGoesOnInTheCellsOfTheOneBefore) {
   const auto engine = make_engine(model(), {.stages = 2, .drafts = {&six_layers()}});
   const RequestId first = submit(*engine, request("specpipe", 0.0f, 8));
   finish(*engine);
@@ -69,20 +70,21 @@ TEST_P(Mixtures, TheNextTurnOfAChatGoesOnInTheCellsOfTheOneBefore) {
   EXPECT_EQ(answer(*engine, second), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Mixtures, ::testing::Values("llama", "qwen2moe", "qwen3moe", "glm4moe", "gpt-oss"),
+INSTANTIATE_TEST_SUITE_P(Families, OtherLayers,
+                         ::testing::Values("llama", "qwen2moe", "qwen3moe", "glm4moe", "gpt-oss", "gemma2", "gemma3"),
                          [](const auto& family) {
                            std::string name = family.param;
                            std::ranges::replace(name, '-', '_');
                            return name;
                          });
 
-class StoriesOfMixtures : public ::testing::TestWithParam<uint64_t> {};
+class StoriesOfOtherLayers : public ::testing::TestWithParam<uint64_t> {};
 
-TEST_P(StoriesOfMixtures, GiveEveryRequestTheTokensOfPlainDecoding) {
-  constexpr const char* kFamilies[] = {"qwen2moe", "glm4moe", "gpt-oss"};
+TEST_P(StoriesOfOtherLayers, GiveEveryRequestTheTokensOfPlainDecoding) {
+  constexpr const char* kFamilies[] = {"qwen2moe", "glm4moe", "gpt-oss", "gemma3"};
   int64_t hits = 0, flushes = 0;
   for (uint64_t seed = 5000 + 50 * GetParam(); seed < 5000 + 50 * (GetParam() + 1); ++seed) {
-    Story story(seed, /*faults=*/seed % 2 == 1, six_layers_of_experts(kFamilies[seed % std::size(kFamilies)]));
+    Story story(seed, /*faults=*/seed % 2 == 1, six_layers_of(kFamilies[seed % std::size(kFamilies)]));
     ASSERT_NO_FATAL_FAILURE(story.run());
     hits += story.hits;
     flushes += story.flushes;
@@ -91,7 +93,7 @@ TEST_P(StoriesOfMixtures, GiveEveryRequestTheTokensOfPlainDecoding) {
   EXPECT_GT(flushes, 20);
 }
 
-INSTANTIATE_TEST_SUITE_P(Fifties, StoriesOfMixtures, ::testing::Range<uint64_t>(0, 4));
+INSTANTIATE_TEST_SUITE_P(Fifties, StoriesOfOtherLayers, ::testing::Range<uint64_t>(0, 4));
 
 }  // namespace
 }  // namespace sluice
