@@ -138,7 +138,7 @@ Result<nlohmann::json> describe(const ModelFile& model, const Tokenizer& tokeniz
        {"eos", tokenizer.eos()},
        {"layer_bytes", model.layer_bytes(0)},
        {"head_bytes", model.head_bytes()},
-       {"kv_bytes_per_token_f16", 4LL * h.n_layers * h.n_kv_heads * h.head_dim},
+       {"kv_bytes_per_token_f16", 2LL * h.n_layers * h.values_of_cell()},
        {"exactness", name(kCpuExactness)},
        {"max_stages", h.n_layers}});
   SLUICE_TRY_STATUS(add_memory(model, j));

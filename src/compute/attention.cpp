@@ -21,13 +21,13 @@ KvLayer::KvLayer(const AttentionShape& shape, int32_t n_cells, bool in_f16)
   const size_t bytes =
       static_cast<size_t>(n_cells) * static_cast<size_t>(shape.kv_width()) * (in_f16 ? sizeof(Half) : sizeof(float));
   keys_ = Memory(bytes);
-  values_ = Memory(bytes);
+  if (shape.value_in_key == 0) values_ = Memory(bytes);
 }
 
 void KvLayer::write(Cell cell, const float* k, const float* v) {
   for (int32_t head = 0; head < shape_.n_kv_heads; ++head) {
     write(keys_, cell, head, k + head * shape_.head_dim);
-    write(values_, cell, head, v + head * shape_.head_dim);
+    if (shape_.value_in_key == 0) write(values_, cell, head, v + head * shape_.head_dim);
   }
 }
 
@@ -68,7 +68,7 @@ void KvLayer::fetch(Part part, Cell cell, int32_t kv_head) const {
 
 AttentionScratch::AttentionScratch(const AttentionShape& shape, int32_t longest_path)
     : padded_head_(round_up(shape.head_dim)), longest_(round_up(longest_path + 1)) {  // a sink is a score, too
-  const auto queries = static_cast<size_t>(TreeAttention::kRows * (shape.n_heads / shape.n_kv_heads));
+  const auto queries = static_cast<size_t>(TreeAttention::kRows * shape.heads_together());
   scores_ = Memory(queries * static_cast<size_t>(longest_) * sizeof(float));
   queries_ = Memory(queries * static_cast<size_t>(padded_head_) * sizeof(float));  // zero beyond head_dim, as is block_
   block_ = Memory(static_cast<size_t>(kBlock * padded_head_) * sizeof(float));
@@ -114,8 +114,8 @@ void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, c
                         padded, end - begin, scratch.query(query));
        });
   for (int64_t i = 0; i < n_rows * n_heads; ++i) {
-    float* out = rows[static_cast<size_t>(i / n_heads)].out + (heads.begin + i % n_heads) * head_dim;
-    std::copy(scratch.query(i), scratch.query(i) + head_dim, out);
+    float* out = rows[static_cast<size_t>(i / n_heads)].out + (heads.begin + i % n_heads) * shape_.value_dim();
+    std::copy(scratch.query(i), scratch.query(i) + shape_.value_dim(), out);
   }
 }
 

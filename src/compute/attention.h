@@ -18,7 +18,15 @@ struct AttentionShape {
   int32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;
   float scale = 0.0f;  // scores are multiplied by it; 0: 1 / sqrt(head_dim)
   float cap = 0.0f;    // scores come to cap * tanh(score / cap); 0: as they are
+  // Values are the first so many of a key's, and nothing is kept besides; 0: they are as wide, and kept.
+  int32_t value_in_key = 0;
   int32_t kv_width() const { return n_kv_heads * head_dim; }
+  int32_t value_dim() const { return value_in_key > 0 ? value_in_key : head_dim; }
+  // So many heads at most, all of one kv head, go through attention together.
+  int32_t heads_together() const {
+    constexpr int32_t kMost = 16;
+    return n_heads / n_kv_heads < kMost ? n_heads / n_kv_heads : kMost;
+  }
 };
 
 // Keys and values of one layer: [n_kv_heads][n_cells][head_dim] each, as f16 or f32: a head's lie side by
@@ -27,7 +35,7 @@ class KvLayer {
  public:
   KvLayer(const AttentionShape& shape, int32_t n_cells, bool in_f16);
 
-  // k and v: [n_kv_heads * head_dim].
+  // k and v: [n_kv_heads * head_dim]. v isn't read where values lie in keys.
   void write(Cell cell, const float* k, const float* v);
 
   enum class Part { kKeys, kValues };
@@ -41,14 +49,15 @@ class KvLayer {
  private:
   size_t place(Cell cell, int32_t kv_head) const;
   void write(const Memory& to, Cell cell, int32_t kv_head, const float* head);
-  const Memory& memory(Part part) const { return part == Part::kKeys ? keys_ : values_; }
+  const Memory& memory(Part part) const { return part == Part::kKeys || shape_.value_in_key > 0 ? keys_ : values_; }
   AttentionShape shape_;
   int32_t n_cells_;
   bool in_f16_;
   Memory keys_, values_;
 };
 
-// One row's part in an attention: its path, its query [n_heads * head_dim], and where its output goes, likewise.
+// One row's part in an attention: its path, its query [n_heads * head_dim], and where its output goes, [n_heads *
+// value_dim].
 struct AttentionRow {
   const Path* path = nullptr;
   const float* q = nullptr;
@@ -87,8 +96,8 @@ class TreeAttention {
 
   explicit TreeAttention(const AttentionShape& shape) : shape_(shape) {}
 
-  // Heads [heads.begin, heads.end), all of one kv head, of up to kRows rows. Keys and values of positions that all of
-  // them share are read once, unless there is a window.
+  // Heads [heads.begin, heads.end), all of one kv head and at most heads_together(), of up to kRows rows. Keys and
+  // values of positions that all of them share are read once, unless there is a window.
   void run(const KvLayer& kv, std::span<const AttentionRow> rows, const AttentionOf& of, Part heads,
            AttentionScratch& scratch) const;
 

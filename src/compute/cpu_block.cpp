@@ -31,14 +31,18 @@ CpuBlock::CpuBlock(const HyperParameters& h, std::span<const float> rope_factors
     : d_model_(h.d_model),
       d_ff_(h.d_ff),
       mixture_(h.mixture),
+      latent_(h.latent),
       activate_(activation(kernels_, h.activation)),
       norm_epsilon_(h.norm_epsilon),
-      shape_{h.n_heads, h.n_kv_heads, h.head_dim, h.attention_scale, h.attention_cap},
+      shape_{h.n_heads, h.n_kv_heads, h.head_dim, h.attention_scale, h.attention_cap, h.latent.rank},
       ropes_(ropes(h, rope_factors)),
       attention_(shape_),
       team_(threads),
       angles_(ropes_.size()),
-      normed_(static_cast<size_t>(threads), std::vector<float>(static_cast<size_t>(h.d_model))) {
+      normed_(static_cast<size_t>(threads),
+              std::vector<float>(static_cast<size_t>(std::max(h.d_model, h.latent.q_rank)))) {
+  latents_.query = latent_.key + h.rope.n_dims;
+  latents_.first = latent_.q_rank > 0 ? latent_.q_rank : h.n_heads * latents_.query;
   for (int thread = 0; thread < threads; ++thread) scratch_.emplace_back(shape_, n_cells);
   make_room(max_rows);
 }
@@ -46,7 +50,7 @@ CpuBlock::CpuBlock(const HyperParameters& h, std::span<const float> rope_factors
 void CpuBlock::make_room(int64_t rows) {
   const auto floats = [&](int64_t width) { return Memory(static_cast<size_t>(rows * width) * sizeof(float)); };
   qkv_ = floats(qkv_width());
-  attended_ = floats(q_width());
+  attended_ = floats(attended_width());
   const int64_t places = mixture_ ? ExpertGroups::most_places(rows * n_choices_of_row(), mixture_.n_experts + 1) : 0;
   gate_ = Memory(static_cast<size_t>(std::max(rows * d_ff_, places * expert_width())) * sizeof(float));
   up_ = Memory(gate_.size());
@@ -58,6 +62,18 @@ void CpuBlock::make_room(int64_t rows) {
     experts_.out = Memory(static_cast<size_t>(places * d_model_) * sizeof(float));
     for (LinearInput* input : {&experts_.in, &experts_.of_down, &experts_.of_shared_down}) *input = LinearInput(places);
   }
+  if (latent_) {
+    const int64_t heads = shape_.n_heads;
+    latents_.projected = floats(latents_.first + shape_.head_dim);
+    if (latent_.q_rank > 0) latents_.queries = floats(heads * latents_.query);
+    latents_.values = floats(heads * latent_.value);
+    latents_.of_k_b.clear();
+    latents_.of_v_b.clear();
+    for (int64_t head = 0; head < heads; ++head) {
+      latents_.of_k_b.emplace_back(rows);
+      latents_.of_v_b.emplace_back(rows);
+    }
+  }
   for (Memory& angles : angles_) angles = floats(ropes_.front().size());
   if (has_post_norms_) product_ = floats(d_model_);
   max_rows_ = rows;
@@ -67,6 +83,12 @@ void CpuBlock::make_room(int64_t rows) {
   for (const auto& [formats, n_in] : reserved_)
     for (LinearInput& input : inputs_) input.reserve(formats, n_in);
   reserve_for_experts();
+  reserve_for_latents();
+}
+
+void CpuBlock::reserve_for_latents() {
+  for (LinearInput& input : latents_.of_k_b) input.reserve(latents_.k_b_formats, latent_.key);
+  for (LinearInput& input : latents_.of_v_b) input.reserve(latents_.v_b_formats, latent_.rank);
 }
 
 void CpuBlock::reserve_for_experts() {
@@ -83,8 +105,16 @@ void CpuBlock::reserve(FormatSet formats, int64_t n_in) {
 
 void CpuBlock::reserve(const Layer& layer) {
   if (!layer.ffn_post_norm.empty() && !std::exchange(has_post_norms_, true)) make_room(max_rows_);
-  reserve(layer.qkv_formats, layer.q.n_in());
-  reserve(layer.attention_out_formats, q_width());
+  if (layer.latent) {
+    reserve(layer.qkv_formats, d_model_);
+    if (layer.latent->has_q_a()) reserve(layer.latent->q_formats, latent_.q_rank);
+    latents_.k_b_formats.add(layer.latent->k_b_formats);
+    latents_.v_b_formats.add(layer.latent->v_b_formats);
+    reserve_for_latents();
+  } else {
+    reserve(layer.qkv_formats, layer.q.n_in());
+  }
+  reserve(layer.attention_out_formats, layer.attention_out.n_in());
   reserve(layer.ffn_formats, d_model_);
   if (!layer.mixture) return reserve(layer.down_formats, d_ff_);
   experts_.in_formats.add(layer.mixture->formats);
@@ -123,21 +153,6 @@ void CpuBlock::find_tiles() {
   }
 }
 
-// Calls work(part) for pieces of [0, n) until the team has done them all.
-template <class Work>
-void CpuBlock::Thread::divide(int64_t n, int64_t grain, Work&& work) {
-  Pieces& pieces = b_.pieces_[n_done_ % kRing];
-  const auto next = [&] { return pieces.take(n, grain, b_.n_pieces()); };
-  for (Part part = next(); !part.empty(); part = next()) work(part);
-}
-
-// The same for the outputs of a product.
-template <class Work>
-void CpuBlock::Thread::divide_outputs(int64_t n, Work&& work) {
-  const int64_t groups = b_.n_rows_ < kernels::kRowsForTwoGroups ? 1 : 2;
-  divide(n, groups * Linear::kGrain, work);
-}
-
 // A divided operation is over for all.
 void CpuBlock::Thread::done() {
   b_.team_.barrier();
@@ -171,6 +186,7 @@ void CpuBlock::Thread::take(const float* x, int64_t width, FormatSet formats) {
 }
 
 void CpuBlock::Thread::project(const Layer& layer) {
+  if (layer.latent) return project(*layer.latent);
   float* q = b_.qkv_.as<float>();
   float* k = q + b_.q_width();
   project({{&layer.q, q}, {&layer.k, k}, {&layer.v, k + b_.shape_.kv_width()}}, b_.qkv_width());
@@ -211,6 +227,7 @@ void CpuBlock::Thread::turn(const Layer& layer, int64_t row, float* heads, int32
 }
 
 void CpuBlock::Thread::turn_and_keep(Layer& layer) {
+  if (layer.latent) return turn_and_keep(*layer.latent, layer);
   const Part mine = rows();
   for (int64_t i = mine.begin; i < mine.end; ++i)
     turn(layer, i, b_.qkv_.as<float>() + i * b_.qkv_width(), b_.shape_.n_heads, layer.q_norm);
@@ -227,15 +244,19 @@ void CpuBlock::Thread::turn_and_keep_keys(Layer& layer) {
   b_.team_.barrier();
 }
 
-// Several rows: tiles of neighbours, which share most of their paths, by kv head. One row: its heads are divided.
+// Several rows: tiles of neighbours, which share most of their paths, by kv head, or a part of its heads. One row: its
+// heads are divided.
 void CpuBlock::Thread::attend(const Layer& layer) {
-  const int64_t n_heads = b_.shape_.n_heads, n_kv_heads = b_.shape_.n_kv_heads, group = n_heads / n_kv_heads;
+  const int64_t n_heads = b_.shape_.n_heads, group = n_heads / b_.shape_.n_kv_heads;
+  const int64_t together = b_.shape_.heads_together();
+  // As if the groups lay one after another, each from a multiple of that on.
+  const int64_t parts_of_group = (group + together - 1) / together, n_parts = parts_of_group * b_.shape_.n_kv_heads;
   AttentionRow tile[TreeAttention::kRows];
   const auto run = [&](const Tile& which, Part heads) {
     const auto [first, end] = which.rows;
     for (int64_t i = first; i < end; ++i) {
       tile[i - first] = {&b_.rows_[static_cast<size_t>(i)].path, b_.qkv_.as<float>() + i * b_.qkv_width(),
-                         b_.attended_.as<float>() + i * b_.q_width()};
+                         b_.attended_.as<float>() + i * b_.attended_width()};
     }
     b_.attention_.run(layer.kv, {tile, static_cast<size_t>(end - first)}, {which.shared, layer.window, layer.sinks},
                       heads, b_.scratch_[static_cast<size_t>(thread_)]);
@@ -243,15 +264,16 @@ void CpuBlock::Thread::attend(const Layer& layer) {
   if (b_.n_rows_ == 1) {
     const Part mine = part_of(n_heads, 1, thread_, b_.team_.size());
     for (int64_t head = mine.begin; head < mine.end;) {
-      const int64_t end = std::min(mine.end, (head / group + 1) * group);
+      const int64_t end = std::min({mine.end, (head / group + 1) * group, head + together});
       run(b_.tiles_.front(), {head, end});
       head = end;
     }
   } else {
-    divide(std::ssize(b_.tiles_) * n_kv_heads, 1, [&](Part units) {
+    divide(std::ssize(b_.tiles_) * n_parts, 1, [&](Part units) {
       for (int64_t unit = units.begin; unit < units.end; ++unit) {
-        const int64_t kv_head = unit % n_kv_heads;
-        run(b_.tiles_[static_cast<size_t>(unit / n_kv_heads)], {kv_head * group, (kv_head + 1) * group});
+        const int64_t part = unit % n_parts, end = (part / parts_of_group + 1) * group;
+        const int64_t first = part / parts_of_group * group + part % parts_of_group * together;
+        run(b_.tiles_[static_cast<size_t>(unit / n_parts)], {first, std::min(first + together, end)});
       }
     });
   }
@@ -259,7 +281,9 @@ void CpuBlock::Thread::attend(const Layer& layer) {
 }
 
 void CpuBlock::Thread::add_attended(const Layer& layer, float* x) {
-  take(b_.attended_.as<float>(), b_.q_width(), layer.attention_out_formats);
+  if (layer.latent) make_values(*layer.latent);
+  const Memory& attended = layer.latent ? b_.latents_.values : b_.attended_;
+  take(attended.as<float>(), layer.attention_out.n_in(), layer.attention_out_formats);
   add_product(layer.attention_out, layer.attention_post_norm, x);
 }
 

@@ -88,6 +88,9 @@ class CpuBlock {
       float* y;
     };
     void project(std::initializer_list<Product> products, int64_t stride);
+    void project(const LatentAttention& latent);
+    void turn_and_keep(const LatentAttention& latent, Layer& layer);
+    void make_values(const LatentAttention& latent);
     void route(const Mixture& mixture);
     void gather(const Mixture& mixture);
     void gate_experts(const Layer& layer);
@@ -111,10 +114,15 @@ class CpuBlock {
     void input_written() {
       if (!b_.inputs_are_own()) b_.team_.barrier();
     }
+    // Calls work(part) for pieces of [0, n) until the team has done them all.
     template <class Work>
     void divide(int64_t n, int64_t grain, Work&& work);
+    // The same for the outputs of a product.
     template <class Work>
     void divide_outputs(int64_t n, Work&& work);
+    // Calls work(head, outputs) for pieces of a product of every head, n_out wide each.
+    template <class Work>
+    void divide_heads(int64_t n_out, Work&& work);
     void done();
 
     CpuBlock& b_;
@@ -146,13 +154,16 @@ class CpuBlock {
   int64_t n_choices_of_row() const { return mixture_.n_used + (mixture_.d_shared > 0 ? 1 : 0); }
   int64_t expert_width() const { return std::max(mixture_.d_ff, mixture_.d_shared); }
   int64_t qkv_width() const { return q_width() + 2 * shape_.kv_width(); }
+  int64_t attended_width() const { return int64_t{shape_.n_heads} * shape_.value_dim(); }
   void make_room(int64_t rows);
   void reserve_for_experts();
+  void reserve_for_latents();
   void find_tiles();
 
   const kernels::Kernels& kernels_ = kernels::kernels();
   int64_t d_model_, d_ff_;
   MixtureParameters mixture_;
+  LatentParameters latent_;
   void (*activate_)(float* gate, const float* up, int64_t n);
   bool has_post_norms_ = false;  // of some layer
   float norm_epsilon_;
@@ -173,7 +184,7 @@ class CpuBlock {
   std::vector<Tile> tiles_;
   std::vector<LinearInput> inputs_;         // [thread], the first with room for max_rows, the others for few
   Memory qkv_;                              // [rows, q_width + 2 kv_width]: queries, keys, values
-  Memory attended_;                         // [rows, q_width]
+  Memory attended_;                         // [rows, attended_width]
   Memory gate_, up_;                        // [rows, d_ff]
   Memory product_;                          // [rows, d_model], of layers with a norm behind their products
   std::vector<Memory> angles_;              // as ropes_: [rows, rope size]
@@ -187,7 +198,16 @@ class CpuBlock {
     FormatSet in_formats, down_formats;
     Memory out;  // [places, d_model]
   };
-  ExpertRows experts_;                     // of a model with experts
+  ExpertRows experts_;  // of a model with experts
+  struct LatentRows {
+    int64_t query = 0, first = 0;  // widths: of a head's query, and of what is projected from the states first
+    Memory projected;              // [rows, first + rank + turned]: q_a's or queries, then the latent
+    Memory queries;                // [rows, heads * query], behind q_a
+    Memory values;                 // [rows, heads * value]
+    std::vector<LinearInput> of_k_b, of_v_b;  // [head]
+    FormatSet k_b_formats, v_b_formats;
+  };
+  LatentRows latents_;                     // of a model with latent attention
   std::vector<AttentionScratch> scratch_;  // [thread]
 
   // How far the operations have got that threads take piece by piece: those of operation n, n + kRing, … in one place,
@@ -195,5 +215,30 @@ class CpuBlock {
   static constexpr size_t kRing = 8;
   std::array<Pieces, kRing> pieces_;
 };
+
+template <class Work>
+void CpuBlock::Thread::divide(int64_t n, int64_t grain, Work&& work) {
+  Pieces& pieces = b_.pieces_[n_done_ % kRing];
+  const auto next = [&] { return pieces.take(n, grain, b_.n_pieces()); };
+  for (Part part = next(); !part.empty(); part = next()) work(part);
+}
+
+template <class Work>
+void CpuBlock::Thread::divide_outputs(int64_t n, Work&& work) {
+  const int64_t groups = b_.n_rows_ < kernels::kRowsForTwoGroups ? 1 : 2;
+  divide(n, groups * Linear::kGrain, work);
+}
+
+template <class Work>
+void CpuBlock::Thread::divide_heads(int64_t n_out, Work&& work) {
+  const int64_t room = (n_out + Linear::kGrain - 1) / Linear::kGrain * Linear::kGrain;
+  divide_outputs(b_.shape_.n_heads * room, [&](Part outputs) {
+    for (int64_t head = outputs.begin / room; head * room < outputs.end; ++head) {
+      const Part own{std::max<int64_t>(outputs.begin - head * room, 0), std::min(outputs.end - head * room, n_out)};
+      if (!own.empty()) work(static_cast<size_t>(head), own);
+    }
+  });
+  done();
+}
 
 }  // namespace sluice

@@ -26,19 +26,30 @@ void GgmlBlock::add(ggml_tensor* y, ggml_tensor* norm, States x) const {
 void GgmlBlock::normalise(States x, ggml_tensor* weight, GgmlLayer::NoFormats) { input_ = normed(*x, weight); }
 
 void GgmlBlock::project(const GgmlLayer& layer) {
+  if (layer.latent) return project(*layer.latent);
   q_ = product(layer.q);
   k_ = product(layer.k);
   v_ = product(layer.v);
 }
 
-ggml_tensor* GgmlBlock::turn(const GgmlLayer& layer, ggml_tensor* heads, int32_t n, ggml_tensor* norm) const {
-  const RopeParameters& rope = layer.has_window ? h_.window_rope : h_.rope;
-  ggml_tensor* x = ggml_reshape_3d(context_, heads, h_.head_dim, n, rows());
-  if (norm != nullptr) x = normed(x, norm);
+// k_ becomes the latents, each with the part of the keys that turns.
+void GgmlBlock::project(const GgmlLatentAttention& latent) {
+  k_ = product(latent.kv_a);
+  if (latent.q_a.weight != nullptr) input_ = normed(product(latent.q_a), latent.q_a_norm);
+  q_ = product(latent.q);
+}
+
+ggml_tensor* GgmlBlock::rotate(ggml_tensor* x, const RopeParameters& rope) const {
   const int pairing = rope.pairing == RopeParameters::Pairing::kAdjacent ? GGML_ROPE_TYPE_NORMAL : GGML_ROPE_TYPE_NEOX;
   const float scale = rope.scaling == RopeParameters::Scaling::kNone ? 1.0F : 1.0F / rope.factor;
   return ggml_rope_ext(context_, x, inputs_.positions, rope_factors_, rope.n_dims, pairing, rope.original_context,
                        rope.base, scale, rope.extrapolation_mix, rope.attention_factor, rope.beta_fast, rope.beta_slow);
+}
+
+ggml_tensor* GgmlBlock::turn(const GgmlLayer& layer, ggml_tensor* heads, int32_t n, ggml_tensor* norm) const {
+  ggml_tensor* x = ggml_reshape_3d(context_, heads, h_.head_dim, n, rows());
+  if (norm != nullptr) x = normed(x, norm);
+  return rotate(x, layer.has_window ? h_.window_rope : h_.rope);
 }
 
 // The whole of the cells, once these rows have been written.
@@ -47,10 +58,33 @@ ggml_tensor* GgmlBlock::keep(ggml_tensor* cells, ggml_tensor* rows) const {
 }
 
 void GgmlBlock::turn_and_keep(const GgmlLayer& layer) {
+  if (layer.latent) return turn_and_keep(*layer.latent, layer);
   q_ = turn(layer, q_, h_.n_heads, layer.q_norm);
   k_ = turn(layer, k_, h_.n_kv_heads, layer.k_norm);
   keys_ = keep(layer.keys, k_);
   values_ = keep(layer.values, v_);
+}
+
+void GgmlBlock::turn_and_keep(const GgmlLatentAttention& latent, const GgmlLayer& layer) {
+  const int64_t rank = h_.latent.rank, key = h_.latent.key, turned = h_.rope.n_dims, n_heads = h_.n_heads;
+  const auto part = [&](ggml_tensor* x, int64_t n, int64_t width, int64_t from, int64_t size) {
+    const size_t head = ggml_row_size(x->type, width);
+    return ggml_view_3d(context_, x, size, n, rows(), head, x->nb[1], ggml_row_size(x->type, from));
+  };
+  ggml_tensor* kept = normed(part(k_, 1, rank + turned, 0, rank), latent.kv_a_norm);
+  k_ = ggml_concat(context_, kept, rotate(part(k_, 1, rank + turned, rank, turned), h_.rope), 0);
+  ggml_tensor* queries = ggml_permute(context_, part(q_, n_heads, key + turned, 0, key), 0, 2, 1, 3);
+  queries = ggml_permute(context_, ggml_mul_mat(context_, latent.k_b, queries), 0, 2, 1, 3);
+  q_ = ggml_concat(context_, queries, rotate(part(q_, n_heads, key + turned, key, turned), h_.rope), 0);
+  keys_ = values_ = keep(layer.keys, k_);
+}
+
+// [rows, heads * value], of the means of latents that attention has left.
+ggml_tensor* GgmlBlock::values_of(const GgmlLatentAttention& latent) const {
+  ggml_tensor* x = ggml_reshape_3d(context_, input_, h_.latent.rank, h_.n_heads, rows());
+  x = ggml_mul_mat(context_, latent.v_b, ggml_permute(context_, x, 0, 2, 1, 3));
+  x = ggml_cont(context_, ggml_permute(context_, x, 0, 2, 1, 3));
+  return ggml_reshape_2d(context_, x, int64_t{h_.latent.value} * h_.n_heads, rows());
 }
 
 // The queries of attention. With paths: [queries, heads, 1, head_dim], each a sequence of its own; else
@@ -64,14 +98,16 @@ ggml_tensor* GgmlBlock::asked() const {
   return ggml_reshape_4d(context_, q, h_.head_dim, 1, h_.n_heads, inputs_.mask->ne[3]);
 }
 
-// The keys, or values, that they see. With paths: [queries, kv_heads, n, head_dim] f32, each query's own in the order
-// of its path; else [kv_heads, n, head_dim] for all, as they are kept.
-ggml_tensor* GgmlBlock::seen(ggml_tensor* cells) const {
+// The keys, or values, that they see, of each head the first `width`. With paths: [queries, kv_heads, n, width] f32,
+// each query's own in the order of its path; else [kv_heads, n, width] for all, as they are kept.
+ggml_tensor* GgmlBlock::seen(ggml_tensor* cells, int64_t width) const {
   const int64_t n = inputs_.mask->ne[0];
   ggml_tensor* all = inputs_.paths == nullptr ? ggml_view_3d(context_, cells, h_.head_dim, h_.n_kv_heads, n,
                                                              ggml_row_size(cells->type, h_.head_dim), cells->nb[1], 0)
                                               : ggml_reshape_4d(context_, ggml_get_rows(context_, cells, inputs_.paths),
                                                                 h_.head_dim, h_.n_kv_heads, n, inputs_.mask->ne[3]);
+  if (width < h_.head_dim)
+    all = ggml_view_4d(context_, all, width, all->ne[1], all->ne[2], all->ne[3], all->nb[1], all->nb[2], all->nb[3], 0);
   return ggml_permute(context_, all, 0, 2, 1, 3);
 }
 
@@ -79,15 +115,17 @@ void GgmlBlock::attend(const GgmlLayer& layer) {
   ggml_tensor* mask = layer.has_window ? inputs_.window_mask : inputs_.mask;
   const float scale =
       h_.attention_scale > 0.0F ? h_.attention_scale : 1.0F / std::sqrt(static_cast<float>(h_.head_dim));
-  ggml_tensor* out =
-      ggml_flash_attn_ext(context_, asked(), seen(keys_), seen(values_), mask, scale, 0.0F, h_.attention_cap);
+  const int64_t value_dim = h_.latent ? h_.latent.rank : h_.head_dim;
+  ggml_tensor* out = ggml_flash_attn_ext(context_, asked(), seen(keys_, h_.head_dim), seen(values_, value_dim), mask,
+                                         scale, 0.0F, h_.attention_cap);
   if (layer.sinks != nullptr) ggml_flash_attn_ext_add_sinks(out, layer.sinks);
   ggml_prec_set_acc(out, GGML_PREC_F32);
-  const int64_t width = int64_t{h_.head_dim} * h_.n_heads;
+  const int64_t width = value_dim * h_.n_heads;
   input_ = ggml_view_2d(context_, out, width, rows(), ggml_row_size(out->type, width), 0);
 }
 
 void GgmlBlock::add_attended(const GgmlLayer& layer, States x) {
+  if (layer.latent) input_ = values_of(*layer.latent);
   add(product(layer.attention_out), layer.attention_post_norm, x);
 }
 
@@ -111,6 +149,21 @@ void GgmlBlock::gate(const GgmlLayer& layer) {
 
 void GgmlBlock::add_gated(const GgmlLayer& layer, States x) { add(product(layer.down), layer.ffn_post_norm, x); }
 
+// Leaves the shares of the best groups' experts, and makes the others' minus infinity. shares: [rows, experts].
+ggml_tensor* GgmlBlock::of_best_groups(ggml_tensor* shares) const {
+  constexpr int kBest = 2;  // of a group, that count
+  const int64_t n = h_.mixture.n_groups, size = h_.mixture.n_experts / n, n_rows = shares->ne[1];
+  ggml_tensor* groups = ggml_reshape_3d(context_, shares, size, n, n_rows);
+  ggml_tensor* best = ggml_get_rows(context_, ggml_reshape_4d(context_, groups, 1, size, n, n_rows),
+                                    ggml_argsort_top_k(context_, groups, kBest));
+  ggml_tensor* scores = ggml_sum_rows(context_, ggml_reshape_3d(context_, best, kBest, n, n_rows));
+  ggml_tensor* used =
+      ggml_argsort_top_k(context_, ggml_reshape_2d(context_, scores, n, n_rows), h_.mixture.n_groups_used);
+  ggml_tensor* none = ggml_fill(context_, groups, -std::numeric_limits<float>::infinity());
+  return ggml_reshape_2d(context_, ggml_set_rows(context_, none, ggml_get_rows(context_, groups, used), used), size * n,
+                         n_rows);
+}
+
 // chosen becomes [rows, used] i32. Their weights: [rows, used, 1].
 ggml_tensor* GgmlBlock::expert_weights(const GgmlMixture& mixture, ggml_tensor*& chosen) const {
   constexpr float kLeastSum = 6.103515625e-5F;
@@ -122,6 +175,7 @@ ggml_tensor* GgmlBlock::expert_weights(const GgmlMixture& mixture, ggml_tensor*&
                         : m.gating == Gating::kSigmoid ? ggml_sigmoid(context_, logits)
                                                        : logits;
   ggml_tensor* chosen_by = mixture.biases == nullptr ? shares : ggml_add(context_, shares, mixture.biases);
+  if (m.n_groups > 1) chosen_by = of_best_groups(chosen_by);
   chosen = ggml_argsort_top_k(context_, chosen_by, m.n_used);
   ggml_tensor* weights = ggml_get_rows(context_, ggml_reshape_3d(context_, shares, 1, m.n_experts, n_rows), chosen);
   if (m.gating == Gating::kSoftmaxOfChosen) {

@@ -28,6 +28,13 @@ struct GgmlMixture {
   GgmlLinear gate_shared, up_shared, down_shared;  // of a shared expert, if there is one
 };
 
+// Latent attention on a device: compute/latent_attention.h. Matrices of heads have three dimensions.
+struct GgmlLatentAttention {
+  GgmlLinear q_a, q, kv_a;  // q_a may have no weight
+  ggml_tensor *q_a_norm = nullptr, *kv_a_norm = nullptr;
+  ggml_tensor *k_b = nullptr, *v_b = nullptr;  // [heads, rank, key], [heads, value, rank]
+};
+
 // A layer on a device. Norms are f32; those of queries and keys may be null.
 struct GgmlLayer {
   struct NoFormats {};  // ggml chooses how inputs of products are rounded
@@ -35,10 +42,13 @@ struct GgmlLayer {
   ggml_tensor *attention_post_norm = nullptr, *ffn_post_norm = nullptr;  // of what is added to the states, or null
   ggml_tensor* sinks = nullptr;                                          // [heads] f32 or null
   bool has_window = false;
-  GgmlLinear q, k, v, attention_out;
-  GgmlLinear gate, up, down;                       // or
-  std::optional<GgmlMixture> mixture;              // of experts
-  ggml_tensor *keys = nullptr, *values = nullptr;  // [cells, kv_heads * head_dim] f16 or f32
+  GgmlLinear q, k, v;                         // or
+  std::optional<GgmlLatentAttention> latent;  // of latents
+  GgmlLinear attention_out;
+  GgmlLinear gate, up, down;           // or
+  std::optional<GgmlMixture> mixture;  // of experts
+  // [cells, kv_heads * head_dim] f16 or f32; no values where they lie in the keys.
+  ggml_tensor *keys = nullptr, *values = nullptr;
   NoFormats qkv_formats, ffn_formats;
 };
 
@@ -84,12 +94,17 @@ class GgmlBlock {
   ggml_tensor* normed(ggml_tensor* x, ggml_tensor* weight) const;
   void add(ggml_tensor* y, ggml_tensor* norm, States x) const;
   ggml_tensor* gated(ggml_tensor* gate, ggml_tensor* up) const;
+  ggml_tensor* of_best_groups(ggml_tensor* shares) const;
   ggml_tensor* expert_weights(const GgmlMixture& mixture, ggml_tensor*& chosen) const;
   ggml_tensor* shared_expert(const GgmlMixture& mixture);
+  void project(const GgmlLatentAttention& latent);
+  void turn_and_keep(const GgmlLatentAttention& latent, const GgmlLayer& layer);
+  ggml_tensor* values_of(const GgmlLatentAttention& latent) const;
+  ggml_tensor* rotate(ggml_tensor* x, const RopeParameters& rope) const;
   ggml_tensor* turn(const GgmlLayer& layer, ggml_tensor* heads, int32_t n, ggml_tensor* norm) const;
   ggml_tensor* keep(ggml_tensor* cells, ggml_tensor* rows) const;
   ggml_tensor* asked() const;
-  ggml_tensor* seen(ggml_tensor* cells) const;
+  ggml_tensor* seen(ggml_tensor* cells, int64_t width) const;
   int64_t rows() const { return inputs_.positions->ne[0]; }
 
   ggml_context* context_;

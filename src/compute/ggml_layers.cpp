@@ -14,7 +14,7 @@ namespace {
 
 constexpr int32_t kLeastCells = 256;  // kernels share out cells in such numbers
 constexpr int64_t kDoubledUpTo = 2048;
-constexpr size_t kNodesOfLayer = 64, kNodesOfExpert = 2, kNodes = 64;
+constexpr size_t kNodesOfLayer = 96, kNodesOfExpert = 2, kNodes = 64;
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -115,6 +115,16 @@ GgmlMixture GgmlLayers::declare_mixture(const LayerWeights& w) {
           .down_shared = declare(w.down_shared)};
 }
 
+GgmlLatentAttention GgmlLayers::declare_latent_attention(const LayerWeights& w) {
+  return {.q_a = declare(w.q_a),
+          .q = declare(w.q_a ? w.q_b : w.q),
+          .kv_a = declare(w.kv_a),
+          .q_a_norm = declare_vector(w.q_a_norm),
+          .kv_a_norm = declare_vector(w.kv_a_norm),
+          .k_b = declare_matrix(w.k_b),
+          .v_b = declare_matrix(w.v_b)};
+}
+
 GgmlLayer GgmlLayers::declare(const LayerWeights& w) {
   const auto cells = [&] {
     const auto type = options_.kv == KvType::kF16 ? GGML_TYPE_F16 : GGML_TYPE_F32;
@@ -128,16 +138,17 @@ GgmlLayer GgmlLayers::declare(const LayerWeights& w) {
           .ffn_post_norm = declare_vector(w.ffn_post_norm),
           .sinks = declare_vector(w.sinks),
           .has_window = h_.window_of(options_.range.first + static_cast<int32_t>(layers_.size())) > 0,
-          .q = declare(w.q, w.q_bias),
+          .q = w.kv_a ? GgmlLinear() : declare(w.q, w.q_bias),
           .k = declare(w.k, w.k_bias),
           .v = declare(w.v, w.v_bias),
+          .latent = w.kv_a ? std::optional(declare_latent_attention(w)) : std::nullopt,
           .attention_out = declare(w.attention_out, w.attention_out_bias),
           .gate = declare(w.gate, w.gate_bias),
           .up = declare(w.up, w.up_bias),
           .down = declare(w.down, w.down_bias),
           .mixture = w.router ? std::optional(declare_mixture(w)) : std::nullopt,
           .keys = cells(),
-          .values = cells()};
+          .values = h_.latent ? nullptr : cells()};
 }
 
 Status GgmlLayers::load(const StageWeights& weights) {
@@ -166,6 +177,7 @@ Status GgmlLayers::load(const StageWeights& weights) {
   const size_t first = is_locked() ? static_cast<size_t>(spare_cell(options_)) : 0;
   for (const GgmlLayer& layer : layers_)  // a masked number must be a number
     for (ggml_tensor* cells : {layer.keys, layer.values}) {
+      if (cells == nullptr) continue;
       const size_t begin = cells->nb[1] * first;
       ggml_backend_tensor_memset(cells, 0, begin, ggml_nbytes(cells) - begin);
     }

@@ -78,6 +78,7 @@ class GgmlLayers {
   Status load(const StageWeights& weights);
   GgmlLayer declare(const LayerWeights& weights);
   GgmlMixture declare_mixture(const LayerWeights& weights);
+  GgmlLatentAttention declare_latent_attention(const LayerWeights& weights);
   GgmlLinear declare(const Tensor& weight, const Tensor& bias = {});
   ggml_tensor* declare_matrix(const Tensor& matrix);
   ggml_tensor* declare_vector(const Tensor& vector);

@@ -69,6 +69,29 @@ Result<Mixture> make_mixture(const Packer& pack, const LayerWeights& w, const Mi
   return mixture;
 }
 
+Result<std::vector<Linear>> make_of_heads(const Packer& pack, const Tensor& matrices, FormatSet& formats) {
+  std::vector<Linear> of_heads;
+  for (int64_t head = 0; head < matrices.n_matrices; ++head) {
+    SLUICE_TRY(Linear one, pack(matrices.matrix(head), {}));
+    formats.add(one.format());
+    of_heads.push_back(std::move(one));
+  }
+  return of_heads;
+}
+
+Result<LatentAttention> make_latent_attention(const Packer& pack, const LayerWeights& w) {
+  LatentAttention latent{.q_a_norm = pack(w.q_a_norm), .kv_a_norm = pack(w.kv_a_norm)};
+  if (w.q_a) {
+    SLUICE_TRY(latent.q_a, pack(w.q_a, {}));
+  }
+  SLUICE_TRY(latent.q, pack(w.q_a ? w.q_b : w.q, {}));
+  SLUICE_TRY(latent.kv_a, pack(w.kv_a, {}));
+  SLUICE_TRY(latent.k_b, make_of_heads(pack, w.k_b, latent.k_b_formats));
+  SLUICE_TRY(latent.v_b, make_of_heads(pack, w.v_b, latent.v_b_formats));
+  latent.q_formats = formats_of({&latent.q});
+  return latent;
+}
+
 Result<FeedForward> make_feed_forward(const Packer& pack, const LayerWeights& w) {
   FeedForward network;
   SLUICE_TRY(network.gate, pack(w.gate, w.gate_bias));
@@ -80,11 +103,20 @@ Result<FeedForward> make_feed_forward(const Packer& pack, const LayerWeights& w)
 }  // namespace
 
 Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv, const MixtureParameters& parameters) {
-  SLUICE_TRY(Linear q, pack(w.q, w.q_bias));
-  SLUICE_TRY(Linear k, pack(w.k, w.k_bias));
-  SLUICE_TRY(Linear v, pack(w.v, w.v_bias));
+  Linear q, k, v;
+  std::optional<LatentAttention> latent;
+  FormatSet qkv;
+  if (w.kv_a) {
+    SLUICE_TRY(latent, make_latent_attention(pack, w));
+    qkv = formats_of({latent->has_q_a() ? &latent->q_a : &latent->q, &latent->kv_a});
+  } else {
+    SLUICE_TRY(q, pack(w.q, w.q_bias));
+    SLUICE_TRY(k, pack(w.k, w.k_bias));
+    SLUICE_TRY(v, pack(w.v, w.v_bias));
+    qkv = formats_of({&q, &k, &v});
+  }
   SLUICE_TRY(Linear attention_out, pack(w.attention_out, w.attention_out_bias));
-  const FormatSet qkv = formats_of({&q, &k, &v}), out = formats_of({&attention_out});
+  const FormatSet out = formats_of({&attention_out});
   FormatSet of_ffn, of_down;
   FeedForward ffn;
   std::optional<Mixture> mixture;
@@ -108,6 +140,7 @@ Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv, 
                .q = std::move(q),
                .k = std::move(k),
                .v = std::move(v),
+               .latent = std::move(latent),
                .attention_out = std::move(attention_out),
                .ffn = std::move(ffn),
                .mixture = std::move(mixture),

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "compute/attention.h"
+#include "compute/latent_attention.h"
 #include "compute/linear.h"
 #include "compute/memory.h"
 #include "compute/mixture.h"
@@ -23,7 +24,9 @@ struct Layer {
   std::vector<float> q_norm, k_norm;                      // empty, or [head_dim]
   std::vector<float> sinks;                               // empty, or [heads]
   int32_t window = 0;                                     // as in HyperParameters::window_of
-  Linear q, k, v, attention_out;
+  Linear q, k, v;                                         // or
+  std::optional<LatentAttention> latent;                  // of latents
+  Linear attention_out;
   FeedForward ffn;                                                          // or
   std::optional<Mixture> mixture;                                           // of experts
   FormatSet qkv_formats, attention_out_formats, ffn_formats, down_formats;  // of their inputs

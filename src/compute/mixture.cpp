@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "base/math.h"
 #include "compute/kernels/kernels.h"
@@ -20,10 +21,35 @@ void take_softmax(std::span<ChosenExpert> experts) {
   for (ChosenExpert& choice : experts) choice.weight /= sum;
 }
 
+constexpr float kTaken = -std::numeric_limits<float>::infinity();
+
+// Leaves the experts of the best groups only: a group is as good as its two best experts together, among equals the
+// first goes before (DeepSeek-V3, section 2.1.2, as libllama computes it).
+void leave_groups(const MixtureParameters& rules, std::span<float> shares) {
+  const auto n = static_cast<size_t>(rules.n_groups);
+  const size_t size = shares.size() / n;
+  std::vector<float> scores(n);
+  for (size_t group = 0; group < n; ++group) {
+    float best = kTaken, second = kTaken;
+    for (const float share : shares.subspan(group * size, size)) {
+      second = std::max(second, std::min(best, share));
+      best = std::max(best, share);
+    }
+    scores[group] = best + second;
+  }
+  std::vector<bool> stays(n);
+  for (int32_t i = 0; i < rules.n_groups_used; ++i) {
+    const auto best = static_cast<size_t>(std::ranges::max_element(scores) - scores.begin());
+    scores[best] = kTaken;
+    stays[best] = true;
+  }
+  for (size_t group = 0; group < n; ++group)
+    if (!stays[group]) std::ranges::fill(shares.subspan(group * size, size), kTaken);
+}
+
 }  // namespace
 
 void choose(const Mixture& mixture, std::span<float> logits, std::span<float> room, std::span<ChosenExpert> choices) {
-  constexpr float kTaken = -std::numeric_limits<float>::infinity();
   constexpr float kLeastSum = 6.103515625e-5f;  // as libllama has it
   const MixtureParameters& rules = mixture.rules;
   const auto shares = logits.first(static_cast<size_t>(rules.n_experts));
@@ -32,6 +58,7 @@ void choose(const Mixture& mixture, std::span<float> logits, std::span<float> ro
   if (rules.gating == Gating::kSigmoid) std::ranges::transform(shares, shares.begin(), sigmoid);
   std::ranges::copy(shares, room.begin());
   for (size_t i = 0; i < mixture.biases.size(); ++i) room[i] += mixture.biases[i];
+  if (rules.n_groups > 1) leave_groups(rules, room);
   const auto experts = choices.first(static_cast<size_t>(rules.n_used));
   for (ChosenExpert& choice : experts) {
     const auto best = std::ranges::max_element(room) - room.begin();  // the first of equals

@@ -17,6 +17,7 @@ struct ExpertRules {
   MixtureParameters::Gating gating = MixtureParameters::Gating::kSoftmax;
   bool normalised = false;  // where the file doesn't say
   bool biased = false;      // biases are added to the shares by which experts are chosen, not to their weights
+  bool as_said = false;     // the file may say how they are chosen: gating, groups, biases
   bool has_biases = false;  // of all their products, the router's too
 };
 
@@ -51,6 +52,7 @@ struct ModelFamily {
   bool has_caps = false;                         // may cap logits, and scores if it has a cap for them:
   float attention_cap = 0.0f, logit_cap = 0.0f;  // where the file doesn't say
   int32_t scores_scaled_by_width = 0;            // with so many layers by 1 / sqrt(d_model / heads)
+  bool latent = false;                           // attention over latents
   bool values_as_keys = false;  // where the size of a value is not said, it is that of a key, not d_model / heads
   ExpertRules experts = {};
 };
@@ -87,6 +89,12 @@ inline constexpr ModelFamily kModelFamilies[] = {
                  .shared = ExpertRules::Shared::kPlain,
                  .gating = MixtureParameters::Gating::kSigmoid,
                  .biased = true}},
+    {.architecture = "deepseek2",  // DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash
+     .rope_pairing = RopeParameters::Pairing::kAdjacent,
+     .rope_in_part = true,
+     .predicts_further = true,
+     .latent = true,
+     .experts = {.have = ExpertRules::Have::kAlways, .shared = ExpertRules::Shared::kPlain, .as_said = true}},
     {.architecture = "gpt-oss",
      .rope_pairing = RopeParameters::Pairing::kHalves,
      .qkv_bias_required = true,

@@ -38,17 +38,46 @@ Status read_shared_expert(const MetadataKeys& keys, const ModelFamily& family, H
   return keys.must_be("expert_shared_count", 0, "a shared expert");
 }
 
-Status read_gating(const MetadataKeys& keys, const ExpertRules& rules, MixtureParameters& m) {
-  m.gating = rules.gating;
+// Of a family that doesn't fix it. Where the file doesn't say either it is a softmax, but for GLM-4.7-Flash, which is
+// known by its shape, as libllama knows it.
+Status read_said_gating(const MetadataKeys& keys, HyperParameters& h) {
+  constexpr int32_t kSoftmax = 1, kSigmoid = 2;
+  MixtureParameters& m = h.mixture;
+  const bool is_flash = (h.n_layers == 47 || h.n_layers == 48) && h.n_vocab == 154880;
+  int32_t gating = is_flash ? kSigmoid : kSoftmax;
   if (keys.is_counted("expert_gating_func")) {
-    const int as_numbered = static_cast<int>(rules.gating) + 1;  // by libllama
-    SLUICE_TRY_STATUS(keys.must_be("expert_gating_func", static_cast<float>(as_numbered), "another choice of experts"));
+    SLUICE_TRY(gating, keys.number_in("expert_gating_func", kSoftmax, kSigmoid));
   }
-  SLUICE_TRY_STATUS(keys.must_be("expert_group_count", 0, "groups of experts"));
+  m.gating = gating == kSigmoid ? MixtureParameters::Gating::kSigmoid : MixtureParameters::Gating::kSoftmax;
+  if (!keys.is_counted("expert_group_count")) return {};
+  SLUICE_TRY(m.n_groups, keys.count("expert_group_count", kMaxExperts));
+  if (m.n_groups == 1) return {};
+  if (m.n_experts % m.n_groups != 0 || m.n_experts < 2 * m.n_groups)
+    return keys.wrong("expert_group_count", "should divide expert_count into groups of two or more");
+  SLUICE_TRY(m.n_groups_used, keys.count("expert_group_used_count", static_cast<uint32_t>(m.n_groups)));
+  if (m.n_used > m.n_groups_used * (m.n_experts / m.n_groups))
+    return keys.wrong("expert_used_count", "is more than the groups that a token uses have");
+  return {};
+}
+
+Status read_gating(const MetadataKeys& keys, const ExpertRules& rules, HyperParameters& h) {
+  MixtureParameters& m = h.mixture;
+  m.gating = rules.gating;
+  if (rules.as_said) {
+    SLUICE_TRY_STATUS(read_said_gating(keys, h));
+  } else {
+    if (keys.is_counted("expert_gating_func")) {
+      const int as_numbered = static_cast<int>(rules.gating) + 1;  // by libllama
+      SLUICE_TRY_STATUS(
+          keys.must_be("expert_gating_func", static_cast<float>(as_numbered), "another choice of experts"));
+    }
+    SLUICE_TRY_STATUS(keys.must_be("expert_group_count", 0, "groups of experts"));
+  }
   m.biased = rules.biased;
   // libllama reads this of some families; of the others it goes by the family.
+  const bool says_norm = rules.biased || rules.as_said;
   SLUICE_TRY(m.normalised,
-             rules.biased ? keys.flag("expert_weights_norm", rules.normalised) : Result<bool>(rules.normalised));
+             says_norm ? keys.flag("expert_weights_norm", rules.normalised) : Result<bool>(rules.normalised));
   SLUICE_TRY(const float scale, keys.number("expert_weights_scale", 0.0f));
   m.scale = scale == 0.0f ? 1.0f : scale;
   return {};
@@ -77,12 +106,34 @@ Status read_mixture(const MetadataKeys& keys, const ModelFamily& family, HyperPa
     SLUICE_TRY(m.n_dense_layers, keys.number_in("leading_dense_block_count", 0, static_cast<uint32_t>(h.n_layers)));
   }
   SLUICE_TRY_STATUS(read_shared_expert(keys, family, h));
-  return read_gating(keys, family.experts, m);
+  return read_gating(keys, family.experts, h);
+}
+
+// Of latent attention: what a cell keeps, and what a head makes of it.
+Status read_latent(const MetadataKeys& keys, HyperParameters& h) {
+  LatentParameters& l = h.latent;
+  SLUICE_TRY(h.n_kv_heads, keys.layer_count("attention.head_count_kv", 1, h.n_layers, 1));
+  SLUICE_TRY(l.rank, keys.number_in("attention.kv_lora_rank", 1, kMaxHeadDim));
+  if (keys.is_counted("attention.q_lora_rank")) {
+    SLUICE_TRY(l.q_rank, keys.number_in("attention.q_lora_rank", 1, kMaxDimension));
+  }
+  if (!keys.has("attention.key_length_mla"))
+    return keys.wrong("attention.key_length_mla", "is missing: the file is of an older llama.cpp; convert it anew");
+  SLUICE_TRY(const int32_t turned, keys.number_in("rope.dimension_count", 2, kMaxHeadDim));
+  SLUICE_TRY(const int32_t key, keys.number_in("attention.key_length_mla", 1, kMaxHeadDim));
+  if (key <= turned) return keys.wrong("attention.key_length_mla", "should be more than rope.dimension_count");
+  l.key = key - turned;
+  SLUICE_TRY(l.value, keys.number_in("attention.value_length_mla", 1, kMaxHeadDim));
+  h.head_dim = l.rank + turned;
+  if (h.head_dim > static_cast<int32_t>(kMaxHeadDim) || h.head_dim % 2 != 0)
+    return keys.wrong("attention.kv_lora_rank", "and rope.dimension_count should add up to an even number up to 1024");
+  return keys.must_be("attention.temperature_scale", 0, "scores scaled by positions");
 }
 
 // The heads: their number, their sharing of keys and values, and the size of one.
 Status read_heads(const MetadataKeys& keys, const ModelFamily& family, HyperParameters& h) {
   SLUICE_TRY(h.n_heads, keys.layer_count("attention.head_count", kMaxDimension, h.n_layers));
+  if (family.latent) return read_latent(keys, h);
   SLUICE_TRY(h.n_kv_heads, keys.layer_count("attention.head_count_kv", kMaxDimension, h.n_layers, h.n_heads));
   if (h.n_heads % h.n_kv_heads != 0) return keys.wrong("attention.head_count_kv", "should divide attention.head_count");
   SLUICE_TRY(h.head_dim, keys.count("attention.key_length", kMaxHeadDim, h.d_model / h.n_heads));
@@ -101,7 +152,7 @@ Status read_heads(const MetadataKeys& keys, const ModelFamily& family, HyperPara
 // As llama.cpp derives its parameters for these families: YaRN with ext_factor 1, its own beta_fast and beta_slow, and
 // an attention factor that compensates for context extensions below 1 only. Other values for these are refused, since
 // files that carry them give other tokens there.
-Status read_rope_scaling(const MetadataKeys& keys, HyperParameters& h) {
+Status read_rope_scaling(const MetadataKeys& keys, const ModelFamily& family, HyperParameters& h) {
   RopeParameters& rope = h.rope;
   SLUICE_TRY(const std::string type, keys.text("rope.scaling.type", "linear"));
   if (type != "none" && type != "linear" && type != "yarn")
@@ -117,18 +168,26 @@ Status read_rope_scaling(const MetadataKeys& keys, HyperParameters& h) {
   SLUICE_TRY_STATUS(keys.must_be("rope.scaling.yarn_attn_factor", 1, "another YaRN attention factor"));
   SLUICE_TRY_STATUS(keys.must_be("rope.scaling.yarn_beta_fast", 32, "other YaRN frequencies"));
   SLUICE_TRY_STATUS(keys.must_be("rope.scaling.yarn_beta_slow", 1, "other YaRN frequencies"));
-  SLUICE_TRY_STATUS(keys.must_be("rope.scaling.yarn_log_multiplier", 0, "another YaRN attention factor"));
+  SLUICE_TRY(const float log_multiplier, keys.number("rope.scaling.yarn_log_multiplier", 0.0f));
+  if (!family.latent)
+    SLUICE_TRY_STATUS(keys.must_be("rope.scaling.yarn_log_multiplier", 0, "another YaRN attention factor"));
 
   rope.factor = factor;
   rope.scaling = type == "yarn"   ? RopeParameters::Scaling::kYarn
                  : factor != 1.0f ? RopeParameters::Scaling::kLinear
                                   : RopeParameters::Scaling::kNone;
+  const auto log_factor = static_cast<float>(log_f64(factor));
+  const float magnitude = 1.0f + 0.1f * log_factor;  // what the rotation multiplies by with YaRN
   if (rope.scaling == RopeParameters::Scaling::kYarn) {
     rope.extrapolation_mix = 1.0f;
-    const float magnitude = 1.0f + 0.1f * static_cast<float>(log_f64(factor));  // what the rotation multiplies by
-    rope.attention_factor *= (factor <= 1.0f ? 1.0f : magnitude) * (1.0f / magnitude);
+    rope.attention_factor *= (factor <= 1.0f || log_multiplier != 0.0f ? 1.0f : magnitude) * (1.0f / magnitude);
     if (!std::isfinite(rope.attention_factor)) return keys.wrong("rope.scaling.factor", "is too small for YaRN");
   }
+  if (!family.latent) return {};
+  const float growth = rope.attention_factor * magnitude * (1.0f + log_multiplier * log_factor);
+  h.attention_scale = growth * growth / std::sqrt(static_cast<float>(h.latent.key + rope.n_dims));
+  if (!std::isfinite(h.attention_scale) || h.attention_scale <= 0.0f)
+    return keys.wrong("rope.scaling.yarn_log_multiplier", "gives scores that are no numbers");
   return {};
 }
 
@@ -143,7 +202,7 @@ Status read_rope(const MetadataKeys& keys, const ModelFamily& family, HyperParam
   SLUICE_TRY(h.rope.base, keys.number("rope.freq_base", 10000.0f));
   if (h.rope.base <= 1.0f) return keys.wrong("rope.freq_base", "should be above 1");
   h.window_rope = h.rope;
-  SLUICE_TRY_STATUS(read_rope_scaling(keys, h));
+  SLUICE_TRY_STATUS(read_rope_scaling(keys, family, h));
   const float base = family.windows.rope_base;
   if (base == 0.0f) h.window_rope = h.rope;
   if (h.window == 0) return {};
@@ -226,8 +285,6 @@ Result<HyperParameters> read_hyperparameters(const gguf::Header& header) {
   SLUICE_TRY_STATUS(leave_further_layers(keys, *family, h));
   SLUICE_TRY(h.d_model, keys.count("embedding_length", kMaxDimension));
   SLUICE_TRY(h.context_length, keys.count("context_length", INT32_MAX));
-  SLUICE_TRY_STATUS(read_layer_shape(keys, *family, h));
-
   const gguf::Value* tokens = header.find("tokenizer.ggml.tokens");
   if (tokens == nullptr || !tokens->is_array_of(gguf::Type::kString))
     return input_error("metadata key 'tokenizer.ggml.tokens' should be an array of strings");
@@ -235,6 +292,7 @@ Result<HyperParameters> read_hyperparameters(const gguf::Header& header) {
     return input_error("the vocabulary has " + std::to_string(tokens->count) + " tokens; 1 to " +
                        std::to_string(kMaxDimension) + " are possible");
   h.n_vocab = static_cast<int32_t>(tokens->count);
+  SLUICE_TRY_STATUS(read_layer_shape(keys, *family, h));
   return h;
 }
 

@@ -92,6 +92,8 @@ struct HyperParameters {
   int32_t window_of(int32_t layer) const {
     return layer < std::ssize(sees_window) && sees_window[static_cast<size_t>(layer)] != 0 ? window : 0;
   }
+  // Values that a cell keeps in each layer.
+  int64_t values_of_cell() const { return int64_t{latent ? 1 : 2} * n_kv_heads * head_dim; }
   const RopeParameters& rope_of(int32_t layer) const { return window_of(layer) > 0 ? window_rope : rope; }
 };
 

@@ -11,7 +11,9 @@ void add_experts(const HyperParameters& h, const ModelFamily& family, std::vecto
   table.push_back({"ffn_gate_exps.weight", &W::gate_experts, Need::kRequired, d, ff, n});
   table.push_back({"ffn_up_exps.weight", &W::up_experts, Need::kRequired, d, ff, n});
   table.push_back({"ffn_down_exps.weight", &W::down_experts, Need::kRequired, ff, d, n});
-  if (h.mixture.biased) table.push_back({"exp_probs_b.bias", &W::router_share_bias, Need::kRequired, n});
+  if (h.mixture.biased || family.experts.as_said)
+    table.push_back(
+        {"exp_probs_b.bias", &W::router_share_bias, h.mixture.biased ? Need::kRequired : Need::kOptional, n});
   if (family.experts.has_biases) {
     table.push_back({"ffn_gate_inp.bias", &W::router_logit_bias, Need::kRequired, n});
     table.push_back({"ffn_gate_exps.bias", &W::gate_expert_biases, Need::kRequired, ff, n, 1, /*of_vectors=*/true});
@@ -25,25 +27,18 @@ void add_experts(const HyperParameters& h, const ModelFamily& family, std::vecto
   table.push_back({"ffn_down_shexp.weight", &W::down_shared, Need::kRequired, shared, d});
 }
 
-}  // namespace
-
-std::vector<LayerTensor> layer_tensors(const HyperParameters& h, const ModelFamily& family, int32_t layer) {
+void add_attention(const HyperParameters& h, const ModelFamily& family, std::vector<LayerTensor>& table) {
   using W = LayerWeights;
   constexpr Need kRequired = Need::kRequired, kOptional = Need::kOptional;
-  const int64_t d = h.d_model, ff = h.d_ff, head = h.head_dim;
-  const int64_t n_q = head * h.n_heads, n_kv = head * h.n_kv_heads;
+  const int64_t d = h.d_model, head = h.head_dim, n_q = head * h.n_heads, n_kv = head * h.n_kv_heads;
   const Need qkv_bias = family.qkv_bias_required ? kRequired : kOptional;
-  std::vector<LayerTensor> table = {
-      {"attn_norm.weight", &W::attention_norm, kRequired, d},
-      {"attn_q.weight", &W::q, kRequired, d, n_q},
-      {"attn_k.weight", &W::k, kRequired, d, n_kv},
-      {"attn_v.weight", &W::v, kRequired, d, n_kv},
-      {"attn_q.bias", &W::q_bias, qkv_bias, n_q},
-      {"attn_k.bias", &W::k_bias, qkv_bias, n_kv},
-      {"attn_v.bias", &W::v_bias, qkv_bias, n_kv},
-      {"attn_output.weight", &W::attention_out, kRequired, n_q, d},
-      {family.ffn_norm, &W::ffn_norm, kRequired, d},
-  };
+  table.push_back({"attn_q.weight", &W::q, kRequired, d, n_q});
+  table.push_back({"attn_k.weight", &W::k, kRequired, d, n_kv});
+  table.push_back({"attn_v.weight", &W::v, kRequired, d, n_kv});
+  table.push_back({"attn_q.bias", &W::q_bias, qkv_bias, n_q});
+  table.push_back({"attn_k.bias", &W::k_bias, qkv_bias, n_kv});
+  table.push_back({"attn_v.bias", &W::v_bias, qkv_bias, n_kv});
+  table.push_back({"attn_output.weight", &W::attention_out, kRequired, n_q, d});
   if (family.qk_norm != ModelFamily::QkNorm::kNone) {
     const Need need = family.qk_norm == ModelFamily::QkNorm::kRequired ? kRequired : kOptional;
     table.push_back({"attn_q_norm.weight", &W::q_norm, need, head});
@@ -51,11 +46,46 @@ std::vector<LayerTensor> layer_tensors(const HyperParameters& h, const ModelFami
   }
   if (family.inner_biases || family.out_bias_required)
     table.push_back({"attn_output.bias", &W::attention_out_bias, family.out_bias_required ? kRequired : kOptional, d});
+  if (family.sinks) table.push_back({"attn_sinks.weight", &W::sinks, kRequired, h.n_heads});
+}
+
+void add_latent_attention(const HyperParameters& h, std::vector<LayerTensor>& table) {
+  using W = LayerWeights;
+  constexpr Need kRequired = Need::kRequired;
+  const LatentParameters& l = h.latent;
+  const int64_t d = h.d_model, n = h.n_heads, turned = h.rope.n_dims, n_q = n * (l.key + turned);
+  if (l.q_rank > 0) {
+    table.push_back({"attn_q_a.weight", &W::q_a, kRequired, d, l.q_rank});
+    table.push_back({"attn_q_a_norm.weight", &W::q_a_norm, kRequired, l.q_rank});
+    table.push_back({"attn_q_b.weight", &W::q_b, kRequired, l.q_rank, n_q});
+  } else {
+    table.push_back({"attn_q.weight", &W::q, kRequired, d, n_q});
+  }
+  table.push_back({"attn_kv_a_mqa.weight", &W::kv_a, kRequired, d, l.rank + turned});
+  table.push_back({"attn_kv_a_norm.weight", &W::kv_a_norm, kRequired, l.rank});
+  table.push_back({"attn_k_b.weight", &W::k_b, kRequired, l.key, l.rank, n});
+  table.push_back({"attn_v_b.weight", &W::v_b, kRequired, l.rank, l.value, n});
+  table.push_back({"attn_output.weight", &W::attention_out, kRequired, n * l.value, d});
+}
+
+}  // namespace
+
+std::vector<LayerTensor> layer_tensors(const HyperParameters& h, const ModelFamily& family, int32_t layer) {
+  using W = LayerWeights;
+  constexpr Need kRequired = Need::kRequired, kOptional = Need::kOptional;
+  const int64_t d = h.d_model, ff = h.d_ff;
+  std::vector<LayerTensor> table = {
+      {"attn_norm.weight", &W::attention_norm, kRequired, d},
+      {family.ffn_norm, &W::ffn_norm, kRequired, d},
+  };
+  if (h.latent)
+    add_latent_attention(h, table);
+  else
+    add_attention(h, family, table);
   if (family.post_norms) {
     table.push_back({"post_attention_norm.weight", &W::attention_post_norm, kRequired, d});
     table.push_back({"post_ffw_norm.weight", &W::ffn_post_norm, kRequired, d});
   }
-  if (family.sinks) table.push_back({"attn_sinks.weight", &W::sinks, kRequired, h.n_heads});
   if (h.mixture.is_in(layer)) {
     add_experts(h, family, table);
     return table;

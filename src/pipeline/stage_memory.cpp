@@ -17,8 +17,7 @@ uint64_t embedding_bytes(const ModelFile& model) {
 
 int64_t bytes_of_cell(const HyperParameters& h, KvType kv, int32_t n_stages) {
   constexpr int64_t kBookkeeping = 64;  // of a stage: the cell's parent, position and place in paths
-  const int64_t width = int64_t{2} * h.n_kv_heads * h.head_dim;
-  return h.n_layers * width * static_cast<int64_t>(kv == KvType::kF32 ? sizeof(float) : sizeof(Half)) +
+  return h.n_layers * h.values_of_cell() * static_cast<int64_t>(kv == KvType::kF32 ? sizeof(float) : sizeof(Half)) +
          n_stages * kBookkeeping;
 }
 

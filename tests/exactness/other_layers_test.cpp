@@ -1,6 +1,6 @@
 // The promise for layers that are not llama's: mixtures of experts, whose rows share products with whoever chose the
-// same experts, windows, caps. The same tokens by every method, stages, widths and executors, in a chat's next turn,
-// and in random stories.
+// same experts, latents, windows, caps. The same tokens by every method, stages, widths and executors, in a chat's next
+// turn, and in random stories.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -116,6 +116,7 @@ TEST(HostileFile, MutatedQwen) { mutate(small_model("gpt2", "qwen2"), 500); }
 TEST(HostileFile, MutatedExperts) {
   mutate(small_model("gpt2", "qwen2moe"), 500);
   mutate(small_model("gpt2", "glm4moe"), 500);
+  mutate(small_model("gpt2", "deepseek2"), 500);
   mutate(small_model("gpt2", "gpt-oss"), 500);
 }
 TEST(HostileFile, MutatedGemma) {

@@ -148,6 +148,36 @@ TEST(ModelErrors, ExpertsThatMakeNoSense) {
                                                 }}});
 }
 
+TEST(ModelErrors, LatentsThatMakeNoSense) {
+  expect_errors(
+      with_experts({}, "deepseek2"),
+      {{"kv_lora_rank' is missing", [](auto* f) { gguf_remove_key(f, "deepseek2.attention.kv_lora_rank"); }},
+       {"kv_lora_rank' is 2147483648", [](auto* f) { set_u32(f, "deepseek2.attention.kv_lora_rank", 1u << 31); }},
+       {"and rope.dimension_count should add up",
+        [](auto* f) { set_u32(f, "deepseek2.attention.kv_lora_rank", 1024); }},
+       {"is 64 x 32; by the hyperparameters it should be 64 x 16",
+        [](auto* f) { set_u32(f, "deepseek2.attention.q_lora_rank", 16); }},
+       {"key_length_mla' is missing: the file is of an older llama.cpp",
+        [](auto* f) { gguf_remove_key(f, "deepseek2.attention.key_length_mla"); }},
+       {"key_length_mla' should be more", [](auto* f) { set_u32(f, "deepseek2.attention.key_length_mla", 8); }},
+       {"value_length_mla' is 0", [](auto* f) { set_u32(f, "deepseek2.attention.value_length_mla", 0); }},
+       {"head_count_kv' is 2", [](auto* f) { set_u32(f, "deepseek2.attention.head_count_kv", 2); }},
+       {"temperature_scale' asks for", [](auto* f) { set_f32(f, "deepseek2.attention.temperature_scale", 1); }},
+       {"gives scores that are no numbers",
+        [](auto* f) {
+          set_f32(f, "deepseek2.rope.scaling.yarn_log_multiplier", 1e30f);
+          set_f32(f, "deepseek2.rope.scaling.factor", 40);
+        }},
+       {"should divide expert_count", [](auto* f) { set_u32(f, "deepseek2.expert_group_count", 3); }},
+       {"should divide expert_count", [](auto* f) { set_u32(f, "deepseek2.expert_group_count", 8); }},
+       {"expert_group_used_count' is 5", [](auto* f) { set_u32(f, "deepseek2.expert_group_used_count", 5); }},
+       {"is more than the groups",
+        [](auto* f) {
+          set_u32(f, "deepseek2.expert_group_used_count", 1), set_u32(f, "deepseek2.expert_used_count", 3);
+        }},
+       {"expert_gating_func' is 3", [](auto* f) { set_u32(f, "deepseek2.expert_gating_func", 3); }}});
+}
+
 TEST(ModelErrors, CapsThatMakeNoSense) {
   expect_errors(
       of_family({}, "gemma2"),

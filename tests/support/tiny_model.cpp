@@ -75,9 +75,14 @@ class Weights {
       const std::string layer = "blk." + std::to_string(i) + ".";
       if (i == spec_.n_layers) further_layer(layer);
       vector(layer + "attn_norm.weight", d, 1.0f);
-      matrix(layer + "attn_q.weight", d, n_q);
-      matrix(layer + "attn_k.weight", d, n_kv);
-      matrix(layer + "attn_v.weight", d, n_kv);
+      if (is_deepseek()) {
+        latent_attention(layer);
+      } else {
+        matrix(layer + "attn_q.weight", d, n_q);
+        matrix(layer + "attn_k.weight", d, n_kv);
+        matrix(layer + "attn_v.weight", d, n_kv);
+        matrix(layer + "attn_output.weight", n_q, d);
+      }
       if (biases) {
         vector(layer + "attn_q.bias", n_q, 0.0f);
         vector(layer + "attn_k.bias", n_kv, 0.0f);
@@ -87,7 +92,6 @@ class Weights {
         vector(layer + "attn_q_norm.weight", head, 1.0f);
         vector(layer + "attn_k_norm.weight", head, 1.0f);
       }
-      matrix(layer + "attn_output.weight", n_q, d);
       if (is_oss()) {
         vector(layer + "attn_output.bias", d, 0.0f);
         vector(layer + "attn_sinks.weight", spec_.n_heads, 1.0f);
@@ -97,7 +101,7 @@ class Weights {
         vector(layer + "post_ffw_norm.weight", d, 1.0f);
       }
       vector(layer + (is_glm() || is_oss() ? "post_attention_norm.weight" : "ffn_norm.weight"), d, 1.0f);
-      if (spec_.n_experts > 0 && !(is_glm() && i == 0)) {
+      if (spec_.n_experts > 0 && !((is_glm() || is_deepseek()) && i == 0)) {
         experts(layer);
         continue;
       }
@@ -121,8 +125,23 @@ class Weights {
     add(name, spec_.type, n_in, n_out, 0.0f, scale * spec_.weight_scale / std::sqrt(static_cast<float>(n_in)), n);
   }
   bool is_glm() const { return spec_.architecture == "glm4moe"; }
+  bool is_deepseek() const { return spec_.architecture == "deepseek2"; }
   bool is_oss() const { return spec_.architecture == "gpt-oss"; }
   bool has_post_norms() const { return spec_.architecture == "gemma2" || spec_.architecture == "gemma3"; }
+  void latent_attention(const std::string& layer) {
+    const int64_t d = spec_.d_model, turned = spec_.head_dim / 2, n = spec_.n_heads, rank = spec_.latent_rank;
+    const int64_t n_q = n * (spec_.latent_key + turned), q_rank = spec_.latent_q_rank;
+    if (q_rank > 0) {
+      matrix(layer + "attn_q_a.weight", d, q_rank);
+      vector(layer + "attn_q_a_norm.weight", q_rank, 1.0f);
+    }
+    matrix(layer + (q_rank > 0 ? "attn_q_b.weight" : "attn_q.weight"), q_rank > 0 ? q_rank : d, n_q);
+    matrix(layer + "attn_kv_a_mqa.weight", d, rank + turned);
+    vector(layer + "attn_kv_a_norm.weight", rank, 1.0f);
+    matrix(layer + "attn_k_b.weight", spec_.latent_key, rank, n);
+    matrix(layer + "attn_v_b.weight", rank, spec_.latent_value, n);
+    matrix(layer + "attn_output.weight", n * spec_.latent_value, d);
+  }
   // What the layer that predicts further tokens has besides what the others have.
   void further_layer(const std::string& layer) {
     const int64_t d = spec_.d_model;
@@ -138,7 +157,7 @@ class Weights {
     matrix(layer + "ffn_gate_exps.weight", d, ff, n);
     matrix(layer + "ffn_up_exps.weight", d, ff, n);
     matrix(layer + "ffn_down_exps.weight", ff, d, n);
-    if (is_glm()) vector(layer + "exp_probs_b.bias", n, 0.0f);
+    if (is_glm() || is_deepseek()) vector(layer + "exp_probs_b.bias", n, 0.0f);
     if (is_oss()) {
       vector(layer + "ffn_gate_inp.bias", n, 0.0f);
       add(layer + "ffn_gate_exps.bias", spec_.expert_bias_type, ff, n, 0.0f, 0.3f);
@@ -146,7 +165,7 @@ class Weights {
       add(layer + "ffn_down_exps.bias", spec_.expert_bias_type, d, n, 0.0f, 0.1f);
     }
     if (spec_.d_ff_shared == 0) return;
-    if (!is_glm()) vector(layer + "ffn_gate_inp_shexp.weight", d, 0.0f);
+    if (!is_glm() && !is_deepseek()) vector(layer + "ffn_gate_inp_shexp.weight", d, 0.0f);
     matrix(layer + "ffn_gate_shexp.weight", d, spec_.d_ff_shared);
     matrix(layer + "ffn_up_shexp.weight", d, spec_.d_ff_shared);
     matrix(layer + "ffn_down_shexp.weight", spec_.d_ff_shared, d);
@@ -187,7 +206,8 @@ void set_vocabulary(gguf_context* file, const TinyVocabulary& v) {
 
 void set_rope(gguf_context* file, const TinyModelSpec& spec) {
   const auto key = [&](const char* name) { return spec.architecture + ".rope." + name; };
-  const int32_t turned = spec.architecture == "glm4moe" ? spec.head_dim / 2 : spec.head_dim;
+  const int32_t turned =
+      spec.architecture == "glm4moe" || spec.architecture == "deepseek2" ? spec.head_dim / 2 : spec.head_dim;
   gguf_set_val_u32(file, key("dimension_count").c_str(), static_cast<uint32_t>(turned));
   gguf_set_val_f32(file, key("freq_base").c_str(), spec.rope_base);
   if (spec.rope_scaling == "linear" || spec.rope_scaling == "yarn") {
@@ -195,6 +215,7 @@ void set_rope(gguf_context* file, const TinyModelSpec& spec) {
     gguf_set_val_f32(file, key("scaling.factor").c_str(), 4.0f);
     gguf_set_val_u32(file, key("scaling.original_context_length").c_str(),
                      static_cast<uint32_t>(spec.context_length / 4));
+    if (spec.architecture == "deepseek2") gguf_set_val_f32(file, key("scaling.yarn_log_multiplier").c_str(), 0.0707f);
   } else if (spec.rope_scaling != "none" && spec.rope_scaling != "factors") {
     fail("no RoPE scaling '" + spec.rope_scaling + "'");
   }
@@ -223,15 +244,31 @@ void set_metadata(gguf_context* file, const TinyModelSpec& spec, const TinyVocab
       gguf_set_val_f32(file, "glm4moe.expert_weights_scale", 1.5f);
     }
   }
+  if (spec.architecture == "deepseek2") {
+    if (spec.latent_q_rank > 0) set("attention.q_lora_rank", spec.latent_q_rank);
+    set("attention.kv_lora_rank", spec.latent_rank);
+    set("attention.key_length_mla", spec.latent_key + spec.head_dim / 2);
+    set("attention.value_length_mla", spec.latent_value);
+    set("expert_shared_count", 1);
+    set("leading_dense_block_count", 1);
+    set("expert_gating_func", 2);
+    if (spec.n_experts % 2 == 0) {
+      set("expert_group_count", spec.n_experts / 2);
+      set("expert_group_used_count", spec.n_experts / 2 - 1);
+    }
+    gguf_set_val_bool(file, "deepseek2.expert_weights_norm", true);
+    gguf_set_val_f32(file, "deepseek2.expert_weights_scale", 2.5f);
+  }
   const bool caps = spec.architecture == "gemma2" || spec.architecture == "gemma3";
   if (spec.architecture == "gpt-oss" || caps) set("attention.sliding_window", 24);
   if (spec.architecture == "gemma2") gguf_set_val_f32(file, "gemma2.attn_logit_softcapping", 2.0f);
   if (caps) gguf_set_val_f32(file, (spec.architecture + ".final_logit_softcapping").c_str(), 12.0f);
   if (spec.architecture == "gemma3") set("attention.sliding_window_pattern", 3);
   set("attention.head_count", spec.n_heads);
-  set("attention.head_count_kv", spec.n_kv_heads);
-  set("attention.key_length", spec.head_dim);
-  set("attention.value_length", spec.head_dim);
+  const bool latent = spec.architecture == "deepseek2";
+  set("attention.head_count_kv", latent ? 1 : spec.n_kv_heads);
+  set("attention.key_length", latent ? spec.latent_rank + spec.head_dim / 2 : spec.head_dim);
+  set("attention.value_length", latent ? spec.latent_rank : spec.head_dim);
   gguf_set_val_f32(file, (spec.architecture + ".attention.layer_norm_rms_epsilon").c_str(), 1e-5f);
   set_rope(file, spec);
   set_vocabulary(file, vocabulary);
@@ -275,7 +312,8 @@ TinyModelSpec with_experts(TinyModelSpec spec, const std::string& architecture) 
   spec.n_experts_used = 2;
   if (architecture != "llama") spec.d_ff_expert = spec.d_ff / 2;
   if (architecture == "qwen2moe") spec.d_ff_shared = spec.d_ff;
-  if (architecture == "glm4moe") spec.d_ff_shared = spec.d_ff_expert;
+  if (architecture == "glm4moe" || architecture == "deepseek2") spec.d_ff_shared = spec.d_ff_expert;
+  if (architecture == "deepseek2") spec.n_experts = 8;
   return spec;
 }
 
