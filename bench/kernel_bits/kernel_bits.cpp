@@ -14,11 +14,24 @@
 #include <string>
 #include <vector>
 
+#include "compute/kernels/grids.h"
 #include "compute/kernels/kernels.h"
 #include "compute/kernels/pack.h"
 #include "compute/kernels/packed.h"
 
 namespace sluice::kernels {
+
+// In place of ggml's grids: any of the codes that they hold.
+void read_grid_codes(ggml_type type, const void* block, const float (&)[kGridInputs / 16],
+                     int8_t (&codes)[kGridInputs]) {
+  std::span<const int8_t> values = std::span(kGrid2).first(6);
+  if (type == GGML_TYPE_IQ1_S || type == GGML_TYPE_IQ1_M) values = std::span(kGrid1).first(6);
+  if (type == GGML_TYPE_IQ3_XXS) values = kGrid3;
+  if (type == GGML_TYPE_IQ3_S) values = kOddGrid3;
+  const auto* bytes = static_cast<const uint8_t*>(block);
+  for (size_t k = 0; k < kGridInputs; ++k) codes[k] = values[(bytes[k % 48] + k) % values.size()];
+}
+
 namespace {
 
 // --- Input: the same on every machine, without NaN. ---
@@ -112,6 +125,19 @@ const FileType kFileTypes[] = {
     {"iq4_nl", WeightForm::kIQ4_NL, 32, 18, {0}},
     {"iq4_xs", WeightForm::kIQ4_XS, 256, 136, {0}},
     {"mxfp4", WeightForm::kMXFP4, 32, 17, {}},
+    {"q2_k", WeightForm::kQ2_K, 256, 84, {80, 82}},
+    {"q3_k", WeightForm::kQ3_K, 256, 110, {108}},
+    {"tq1_0", WeightForm::kTQ1_0, 256, 54, {52}},
+    {"tq2_0", WeightForm::kTQ2_0, 256, 66, {64}},
+    {"q1_0", WeightForm::kQ1_0, 128, 18, {0}},
+    {"q2_0", WeightForm::kQ2_0, 64, 18, {0}},
+    {"iq1_s", WeightForm::kIQ1_S, 256, 50, {0}},
+    {"iq1_m", WeightForm::kIQ1_M, 256, 56, {}},
+    {"iq2_xxs", WeightForm::kIQ2_XXS, 256, 66, {0}},
+    {"iq2_xs", WeightForm::kIQ2_XS, 256, 74, {0}},
+    {"iq2_s", WeightForm::kIQ2_S, 256, 82, {0}},
+    {"iq3_xxs", WeightForm::kIQ3_XXS, 256, 98, {0}},
+    {"iq3_s", WeightForm::kIQ3_S, 256, 110, {0}},
 };
 static_assert(std::size(kFileTypes) == kWeightForms);
 
@@ -135,6 +161,8 @@ void fill_block(const FileType& type, bool extreme, std::byte* block) {
   }
   if (type.form == WeightForm::kMXFP4) {
     block[0] = static_cast<std::byte>(random_bits.below(16) == 0 ? random_bits.below(3) : 118 + random_bits.below(12));
+  } else if (type.form == WeightForm::kIQ1_M) {  // the factor's sign and exponent: small
+    block[55] = (block[55] & std::byte{0x8F}) | std::byte{0x20};
   } else if (type.form == WeightForm::kF32) {
     const float value = random_bits.value();
     std::memcpy(block, &value, sizeof value);

@@ -13,20 +13,6 @@
 namespace sluice {
 namespace {
 
-// The ggml type of a format that ggml converts to.
-ggml_type ggml_format(InputFormat format) {
-  switch (format) {
-    case InputFormat::kGgmlQ8_0:
-      return GGML_TYPE_Q8_0;
-    case InputFormat::kGgmlQ8_1:
-      return GGML_TYPE_Q8_1;
-    case InputFormat::kGgmlQ8K:
-      return GGML_TYPE_Q8_K;
-    default:
-      return GGML_TYPE_F32;
-  }
-}
-
 const ggml_type_traits_cpu& cpu_traits(ggml_type type) {
   static const bool ready = (ggml_cpu_init(), true);  // fills ggml's conversion tables
   static_cast<void>(ready);
@@ -42,10 +28,7 @@ InputFormat input_format(kernels::InputForm form) {
 Result<InputFormat> format_of(const Tensor& weight) {
   if (const auto form = kernels::packed_form(weight.type)) return input_format(kernels::input_form(*form));
   const ggml_type_traits_cpu& traits = cpu_traits(weight.type);
-  for (const InputFormat format : {InputFormat::kGgmlQ8_0, InputFormat::kGgmlQ8_1, InputFormat::kGgmlQ8K}) {
-    const ggml_type type = ggml_format(format);
-    if (traits.vec_dot && traits.vec_dot_type == type && weight.ne[0] % ggml_blck_size(type) == 0) return format;
-  }
+  if (traits.vec_dot && traits.vec_dot_type == GGML_TYPE_Q8_0) return InputFormat::kGgmlQ8_0;
   return input_error("tensor " + weight.name + ": no product for weights of type " + ggml_type_name(weight.type));
 }
 
@@ -59,9 +42,10 @@ size_t row_bytes(InputFormat format, int64_t n) {
       return blocks(kernels::kBFloatBlock) * sizeof(kernels::BFloatInput);
     case InputFormat::kQ8:
       return blocks(kernels::kBlock) * sizeof(kernels::BlockInput);
-    default:
-      return ggml_row_size(ggml_format(format), n);
+    case InputFormat::kGgmlQ8_0:
+      return ggml_row_size(GGML_TYPE_Q8_0, n);
   }
+  return 0;
 }
 
 // Block by block of a panel's row, each value by convert(); beyond the last one zeros.
@@ -108,8 +92,8 @@ void LinearInput::store(FormatSet formats, int64_t row, std::span<const float> x
       case InputFormat::kQ8:
         kernels::kernels().quantise(x.data(), n, panel + in_panel * sizeof(kernels::BlockInput));
         break;
-      default:
-        cpu_traits(ggml_format(format)).from_float(x.data(), rows + static_cast<size_t>(row) * bytes, n);
+      case InputFormat::kGgmlQ8_0:
+        cpu_traits(GGML_TYPE_Q8_0).from_float(x.data(), rows + static_cast<size_t>(row) * bytes, n);
     }
   }
 }
@@ -140,7 +124,7 @@ void LinearInput::copy(FormatSet formats, int64_t row, const LinearInput& from, 
       case InputFormat::kQ8:
         copy_blocks(format, sizeof(kernels::BlockInput));
         break;
-      default: {
+      case InputFormat::kGgmlQ8_0: {
         const size_t bytes = row_bytes(format, n_in);
         std::memcpy(rows_[f].data() + static_cast<size_t>(row) * bytes,
                     from.rows_[f].data() + static_cast<size_t>(other) * bytes, bytes);

@@ -23,11 +23,9 @@ enum class InputFormat : uint8_t {
   kF32,       // panels of DenseInput; beyond the last value stand zeros
   kBF16,      // panels of BFloatInput, the same
   kQ8,        // panels of BlockInput: see kernels/packed.h
-  kGgmlQ8_0,  // what ggml's vec_dot of the remaining types reads
-  kGgmlQ8_1,
-  kGgmlQ8K,
+  kGgmlQ8_0,  // what ggml's vec_dot of the remaining type, NVFP4, reads
 };
-inline constexpr int kInputFormats = 6;
+inline constexpr int kInputFormats = 4;
 
 // A set of formats, so that the matrices that read the same input share its conversion.
 class FormatSet {

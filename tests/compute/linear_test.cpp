@@ -32,22 +32,44 @@ std::vector<const kernels::Kernels*> instruction_sets() {
   return sets;
 }
 
-// Not all IQ types: ggml takes seconds to prepare the tables with which it makes them.
-const std::vector<ggml_type> kTypes = {
-    GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_BF16,   GGML_TYPE_Q4_0,  GGML_TYPE_Q4_1,  GGML_TYPE_Q5_0,
-    GGML_TYPE_Q5_1, GGML_TYPE_Q8_0,   GGML_TYPE_Q2_K,   GGML_TYPE_Q3_K,  GGML_TYPE_Q4_K,  GGML_TYPE_Q5_K,
-    GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4, GGML_TYPE_TQ1_0, GGML_TYPE_TQ2_0};
+// Made of grids. To make them from values ggml takes seconds; but any bytes are such weights.
+const std::vector<ggml_type> kGridTypes = {GGML_TYPE_IQ1_S, GGML_TYPE_IQ1_M,   GGML_TYPE_IQ2_XXS, GGML_TYPE_IQ2_XS,
+                                           GGML_TYPE_IQ2_S, GGML_TYPE_IQ3_XXS, GGML_TYPE_IQ3_S};
+const std::vector<ggml_type> kTypes = [] {
+  std::vector<ggml_type> types = {GGML_TYPE_F32,   GGML_TYPE_F16,   GGML_TYPE_BF16,  GGML_TYPE_Q4_0,   GGML_TYPE_Q4_1,
+                                  GGML_TYPE_Q5_0,  GGML_TYPE_Q5_1,  GGML_TYPE_Q8_0,  GGML_TYPE_Q2_K,   GGML_TYPE_Q3_K,
+                                  GGML_TYPE_Q4_K,  GGML_TYPE_Q5_K,  GGML_TYPE_Q6_K,  GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS,
+                                  GGML_TYPE_MXFP4, GGML_TYPE_TQ1_0, GGML_TYPE_TQ2_0, GGML_TYPE_Q1_0,   GGML_TYPE_Q2_0,
+                                  GGML_TYPE_NVFP4};
+  types.insert(types.end(), kGridTypes.begin(), kGridTypes.end());
+  return types;
+}();
 
 // A random matrix of some type, and what its values are.
 struct Matrix {
   Matrix(ggml_type type, int64_t n_in, int64_t n_out, uint64_t seed) : n_in(n_in), n_out(n_out) {
-    const std::vector<float> values = Dice(seed).normals(static_cast<size_t>(n_in * n_out));
-    const std::vector<float> importance(static_cast<size_t>(n_in), 1.0f);
     bytes.resize(ggml_row_size(type, n_in) * static_cast<size_t>(n_out));
-    ggml_quantize_chunk(type, values.data(), bytes.data(), 0, n_out, n_in, importance.data());
+    if (std::ranges::count(kGridTypes, type) > 0) {
+      fill_grid_blocks(type, seed);
+    } else {
+      const std::vector<float> values = Dice(seed).normals(static_cast<size_t>(n_in * n_out));
+      const std::vector<float> importance(static_cast<size_t>(n_in), 1.0f);
+      ggml_quantize_chunk(type, values.data(), bytes.data(), 0, n_out, n_in, importance.data());
+    }
     tensor = {"w", type, {n_in, n_out}, bytes.data(), ggml_row_size(type, n_in)};
     bias = Dice(seed + 1).normals(static_cast<size_t>(n_out));
     bias_tensor = {"b", GGML_TYPE_F32, {n_out, 1}, reinterpret_cast<const std::byte*>(bias.data()), 0};
+  }
+  // Any bytes, with a factor of 2^-7 to 2^-5 in each block: its first half-precision number; IQ1_M's is the high
+  // nibbles of the last four.
+  void fill_grid_blocks(ggml_type type, uint64_t seed) {
+    Dice dice(seed);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(dice.below(256));
+    const size_t block = ggml_type_size(type);
+    for (size_t end = block; end <= bytes.size(); end += block) {
+      std::byte& exponent = bytes[type == GGML_TYPE_IQ1_M ? end - 1 : end - block + 1];
+      exponent = (exponent & std::byte{0x0F}) | std::byte{0x20};
+    }
   }
   Linear linear(const Tensor& bias_or_none) const {
     ThreadTeam team(2);
@@ -198,7 +220,7 @@ TEST(Linear, ReadsRowsOfWeightsAsGgmlDoes) {
 TEST(Linear, ReadsWeightsAtAnyAddressAndNoRowsAtAll) {
   for (const ggml_type type : kTypes) {
     SCOPED_TRACE(ggml_type_name(type));
-    if (!kernels::packed_form(type)) continue;  // ggml's kernels want alignment
+    if (!kernels::packed_form(type)) continue;  // ggml's kernel wants alignment
     Matrix m(type, ggml_blck_size(type) == 1 ? 9 : 256, 17, 5);
     const std::vector<float> x = Dice(4).normals(static_cast<size_t>(3 * m.n_in));
     const std::vector<float> expected = multiply(m.linear({}), x, 3, 1);
@@ -346,6 +368,38 @@ TEST(Linear, Q8_0IsTheExactIntegerSumOfEachBlockScaledInOrder) {
       expected = std::fma(ggml_fp16_to_fp32(d) * (largest / 127.0f), static_cast<float>(sum), expected);
     }
     EXPECT_EQ(y[static_cast<size_t>(output)], expected);
+  }
+}
+
+// Q2_K, whose scales and minima are those of halves of a block.
+TEST(Linear, Q2_KIsTheExactIntegerSumsOfHalvesAndTheirMinimaScaledInOrder) {
+  const Matrix m(GGML_TYPE_Q2_K, 512, 9, 4);
+  const Linear linear = m.linear({});
+  const std::vector<float> x = Dice(6).normals(512);
+  const std::vector<float> y = multiply(linear, x, 1, 1);
+  for (size_t output = 0; output < 9; ++output) {
+    float expected = 0.0f;
+    for (size_t block = 0; block < 16; ++block) {
+      const auto* w = reinterpret_cast<const uint8_t*>(m.bytes.data()) + output * m.tensor.row_bytes + block / 8 * 84;
+      const std::span in = std::span(x).subspan(block * 32, 32);
+      float largest = 0.0f;
+      for (const float value : in) largest = std::max(largest, std::fabs(value));
+      int32_t sum = 0, mins = 0;
+      for (size_t k = 0; k < 32; ++k) {
+        const auto q = static_cast<int32_t>(std::nearbyint(in[k] * (127.0f / largest)));
+        const size_t b = block % 8;
+        const uint8_t scale_and_min = w[2 * b + k / 16];
+        const int code = w[16 + b / 4 * 32 + k] >> (2 * (b % 4)) & 3;
+        sum += q * code * (scale_and_min & 15);
+        mins += q * (scale_and_min >> 4);
+      }
+      ggml_fp16_t d[2];
+      std::copy(w + 80, w + 84, reinterpret_cast<uint8_t*>(d));
+      const float d_x = largest / 127.0f;
+      expected = std::fma(ggml_fp16_to_fp32(d[0]) * d_x, static_cast<float>(sum), expected);
+      expected = std::fma(-ggml_fp16_to_fp32(d[1]) * d_x, static_cast<float>(mins), expected);
+    }
+    EXPECT_EQ(y[output], expected);
   }
 }
 

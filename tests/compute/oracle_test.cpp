@@ -46,12 +46,14 @@ Reference reference(const std::string& path, const std::vector<Token>& tokens) {
   return result;
 }
 
-// The best token is libllama's wherever its lead is larger than its own spread there and than 4 RMS differences.
+// The best token is libllama's wherever its lead, with rounding and without, is larger than its own spread there and
+// than 4 RMS differences.
 void expect_the_best_tokens_of(const Reference& libllama, const Logits& ours) {
   size_t decided = 0;
   for (size_t i = 0; i < ours.size(); ++i) {
     const auto& theirs = libllama.logits[i];
-    if (margin(theirs) <= std::max(libllama.spread[i], 4 * rms_difference(theirs, ours[i]))) continue;
+    const double lead = std::min(margin(theirs), margin(libllama.unrounded[i]));
+    if (lead <= std::max(libllama.spread[i], 4 * rms_difference(theirs, ours[i]))) continue;
     ++decided;
     EXPECT_EQ(argmax(theirs), argmax(ours[i])) << "position " << i << ", margin " << margin(theirs);
   }
@@ -131,9 +133,11 @@ TEST(Oracle, UnquantisedModelsOfEveryFamilyAgreeWithLibllama) {
 }
 
 TEST(Oracle, QuantisedModelsAreAsGoodAsLibllama) {
-  for (const ggml_type type : {GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0,
-                               GGML_TYPE_Q5_1, GGML_TYPE_Q8_0, GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q4_K,
-                               GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4}) {
+  for (const ggml_type type :
+       {GGML_TYPE_F16,    GGML_TYPE_BF16,   GGML_TYPE_Q4_0,  GGML_TYPE_Q4_1,  GGML_TYPE_Q5_0,  GGML_TYPE_Q5_1,
+        GGML_TYPE_Q8_0,   GGML_TYPE_Q2_K,   GGML_TYPE_Q3_K,  GGML_TYPE_Q4_K,  GGML_TYPE_Q5_K,  GGML_TYPE_Q6_K,
+        GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4, GGML_TYPE_TQ1_0, GGML_TYPE_TQ2_0, GGML_TYPE_Q1_0,
+        GGML_TYPE_Q2_0,   GGML_TYPE_IQ2_S,  GGML_TYPE_IQ3_S}) {
     TinyModelSpec spec{.n_layers = 2, .d_model = 256, .n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .d_ff = 512};
     spec.type = type;
     spec.output_scale = 2.5f;  // about as sure as SmolLM2 is of an English text: 3.2 nats
@@ -147,7 +151,8 @@ TEST(Oracle, QuantisedModelsAreAsGoodAsLibllama) {
       Pipeline pipeline(model, {.devices = {device}});
       const Logits ours = text_logits(pipeline, tokens, 64);
       if (device == kDevices[0]) expect_the_best_tokens_of(libllama, ours);
-      EXPECT_LT(mean_kl(libllama.logits, ours), 1e-3);
+      // Of the types whose activations libllama rounds in blocks of 256, ours are nearer to what is not rounded.
+      EXPECT_LT(mean_kl(libllama.logits, ours), std::max(1e-3, 1.5 * mean_kl(libllama.unrounded, libllama.logits)));
       EXPECT_LE(error_ratio(libllama, ours), 1.05);
     }
   }

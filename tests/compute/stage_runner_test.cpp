@@ -197,11 +197,12 @@ struct Case {
 
 TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
   TinyModelSpec wide{.n_layers = 2, .d_model = 256, .n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .d_ff = 512};
-  TinyModelSpec q4_1 = wide, q8_0 = wide, q4_k = wide, q3_k = wide, mxfp4 = wide, bf16 = wide;
+  TinyModelSpec q4_1 = wide, q8_0 = wide, q4_k = wide, q3_k = wide, nvfp4 = wide, mxfp4 = wide, bf16 = wide;
   q4_1.type = GGML_TYPE_Q4_1;
   q8_0.type = GGML_TYPE_Q8_0;
   q4_k.type = GGML_TYPE_Q4_K;
   q3_k.type = GGML_TYPE_Q3_K;
+  nvfp4.type = GGML_TYPE_NVFP4;
   mxfp4.type = GGML_TYPE_MXFP4;
   bf16.type = GGML_TYPE_BF16;
   const Case cases[] = {
@@ -222,7 +223,8 @@ TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
       {"experts of qwen3moe, Q8_0", with_experts(q8_0, "qwen3moe"), {.cuts = {1}}, 2},
       {"experts of glm4moe, Q8_0", with_experts(q8_0, "glm4moe"), {.cuts = {1}, .threads = 3}, 3},
       {"gpt-oss, MXFP4", with_experts(mxfp4, "gpt-oss"), {.cuts = {1}, .threads = 2, .kv = KvType::kF16}, 3},
-      {"experts of qwen3moe, Q3_K by ggml's products", with_experts(q3_k, "qwen3moe"), {.threads = 2}, 2},
+      {"experts of qwen3moe, Q3_K", with_experts(q3_k, "qwen3moe"), {.threads = 2}, 2},
+      {"experts of qwen3moe, NVFP4 by ggml's products", with_experts(nvfp4, "qwen3moe"), {.threads = 2}, 2},
       {"f32 llama on ggml:cpu, one stage", {}, {.devices = {"ggml:cpu"}}, 1},
       {"qwen2, f16 cells on ggml:cpu, three stages",
        {.architecture = "qwen2"},

@@ -129,14 +129,15 @@ TEST(ModelFile, GivesEachFamilyItsTensors) {
 
 TEST(ModelFile, FindsTheSameBytesAsGgmlInEveryWeightType) {
   for (const ggml_type type :
-       {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,
-        GGML_TYPE_Q8_0, GGML_TYPE_IQ4_NL, GGML_TYPE_MXFP4, GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q4_K,
-        GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS}) {
+       {GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_BF16,   GGML_TYPE_Q4_0,   GGML_TYPE_Q4_1,  GGML_TYPE_Q5_0,
+        GGML_TYPE_Q5_1, GGML_TYPE_Q8_0, GGML_TYPE_IQ4_NL, GGML_TYPE_MXFP4,  GGML_TYPE_Q2_K,  GGML_TYPE_Q3_K,
+        GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K,   GGML_TYPE_IQ4_XS, GGML_TYPE_TQ1_0, GGML_TYPE_TQ2_0,
+        GGML_TYPE_Q1_0, GGML_TYPE_Q2_0, GGML_TYPE_NVFP4}) {
     SCOPED_TRACE(ggml_type_name(type));
     TinyModelSpec spec;
     spec.type = type;
     spec.n_layers = 2;
-    if (ggml_blck_size(type) == 256) spec.d_model = spec.d_ff = 256, spec.head_dim = 64;
+    if (ggml_blck_size(type) > 32) spec.d_model = spec.d_ff = 256, spec.head_dim = 64;
     const std::string path = write_tiny_model(spec, temp_path("type.gguf"));
     const StageWeights weights = open_ok(path).map({1, 2}, true, true).value();
     EXPECT_EQ(weights.layers[0].up.type, type);

@@ -16,8 +16,10 @@ inline constexpr int kParts = kGroup / kRows;
 template <class Codes>
 inline constexpr int kBias = 0;
 #if SLUICE_SIMD_VNNI
-template <const int8_t (&Values)[16], int Least>
-inline constexpr int kBias<CodesOfTable<Values, Least>> = Least;
+template <const int8_t (&Values)[16], int Least, class Index>
+inline constexpr int kBias<CodesOfTable<Values, Least, Index>> = Least;
+template <>
+inline constexpr int kBias<Codes3> = 4;
 template <>
 inline constexpr int kBias<Codes6> = 32;
 template <>
@@ -34,29 +36,47 @@ struct StepPair {
 inline __m512i load64(const void* p) { return _mm512_loadu_si512(p); }
 inline __m512i bytes(int8_t x) { return _mm512_set1_epi8(x); }
 
-inline StepPair nibbles(const Nibbles& codes, int i) {
+inline StepPair step_bits(const Nibbles& codes, int i) {
   const __m512i both = load64(codes.q[i]);
   return {_mm512_and_si512(both, bytes(15)), _mm512_and_si512(_mm512_srli_epi16(both, 4), bytes(15))};
+}
+inline StepPair step_bits(const Crumbs& codes, int i) {
+  const auto half = [&](int which) {
+    return _mm512_and_si512(_mm512_srl_epi16(load64(codes.q[which]), _mm_cvtsi32_si128(2 * i)), bytes(3));
+  };
+  return {half(0), half(1)};
+}
+inline StepPair step_bits(const Crumbs3& codes, int i) {
+  const StepPair low = step_bits(static_cast<const Crumbs&>(codes), i);
+  const auto third = [&](int step) {  // to bit 2
+    const __m512i high = load64(codes.high);
+    const __m512i moved = step < 2 ? _mm512_sll_epi16(high, _mm_cvtsi32_si128(2 - step))
+                                   : _mm512_srl_epi16(high, _mm_cvtsi32_si128(step - 2));
+    return _mm512_and_si512(moved, bytes(4));
+  };
+  return {_mm512_or_si512(low.first, third(i)), _mm512_or_si512(low.second, third(i + 4))};
 }
 inline __m512i look_up(const int8_t (&table)[16], int8_t bias, __m512i index) {
   const __m128i values = _mm_add_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)), _mm_set1_epi8(bias));
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), index);
 }
 
-inline StepPair steps(const Codes4& codes, int i) { return nibbles(codes, i); }
-template <const int8_t (&Values)[16], int Least>
-inline StepPair steps(const CodesOfTable<Values, Least>& codes, int i) {
-  const StepPair index = nibbles(codes, i);
+inline StepPair steps(const Codes2& codes, int i) { return step_bits(codes, i); }
+inline StepPair steps(const Codes3& codes, int i) { return step_bits(codes, i); }
+inline StepPair steps(const Codes4& codes, int i) { return step_bits(codes, i); }
+template <const int8_t (&Values)[16], int Least, class Index>
+inline StepPair steps(const CodesOfTable<Values, Least, Index>& codes, int i) {
+  const StepPair index = step_bits(codes, i);
   return {look_up(Values, Least, index.first), look_up(Values, Least, index.second)};
 }
 inline StepPair steps(const Codes5& codes, int i) {
-  const StepPair low = nibbles(codes, i);
+  const StepPair low = step_bits(codes, i);
   const __m512i high = load64(codes.high), bit = bytes(16);
   return {_mm512_or_si512(low.first, _mm512_and_si512(_mm512_sll_epi16(high, _mm_cvtsi32_si128(4 - i)), bit)),
           _mm512_or_si512(low.second, _mm512_and_si512(_mm512_srl_epi16(high, _mm_cvtsi32_si128(i)), bit))};
 }
 inline StepPair steps(const Codes6& codes, int i) {
-  const StepPair low = nibbles(codes, i);
+  const StepPair low = step_bits(codes, i);
   const auto bits = [&](int half) {
     const __m512i moved = _mm512_srl_epi16(load64(codes.high[half]), _mm_cvtsi32_si128(2 * i));
     return _mm512_slli_epi16(_mm512_and_si512(moved, bytes(3)), 4);
@@ -123,8 +143,8 @@ inline IntRows scaled_sum(IntRows first, IntRows second, const HalfFactors& fact
   return {_mm512_add_epi32(_mm512_mullo_epi32(first.v, factors.first), _mm512_mullo_epi32(second.v, factors.second))};
 }
 
-template <int G, int C>
-inline void scaled_sums(const Codes6* const (&codes)[G], const HalfFactors (&factors)[G], const BlockInput* x,
+template <int G, class Codes, int C>
+inline void scaled_sums(const Codes* const (&codes)[G], const HalfFactors (&factors)[G], const BlockInput* x,
                         IntRows (&sums)[G][C]) {
   IntRows second[G][C];
   clear(sums);
@@ -133,8 +153,8 @@ inline void scaled_sums(const Codes6* const (&codes)[G], const HalfFactors (&fac
   add_half<1>(codes, x, second);
   for (int group = 0; group < G; ++group) {
     for (int c = 0; c < C; ++c) {
-      sums[group][c] = scaled_sum(subtract(sums[group][c], kBias<Codes6> * x[c].half_sums[0]),
-                                  subtract(second[group][c], kBias<Codes6> * x[c].half_sums[1]), factors[group]);
+      sums[group][c] = scaled_sum(subtract(sums[group][c], kBias<Codes> * x[c].half_sums[0]),
+                                  subtract(second[group][c], kBias<Codes> * x[c].half_sums[1]), factors[group]);
     }
   }
 }
@@ -150,29 +170,50 @@ inline __m256i load32(const void* p) { return _mm256_loadu_si256(static_cast<con
 inline __m128i load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 inline __m256i bytes(int8_t x) { return _mm256_set1_epi8(x); }
 
-inline StepPair nibbles(const Nibbles& codes, int row, int i) {
+inline StepPair step_bits(const Nibbles& codes, int row, int i) {
   const __m256i both = load32(codes.q[i][row]);
   return {_mm256_and_si256(both, bytes(15)), _mm256_and_si256(_mm256_srli_epi16(both, 4), bytes(15))};
+}
+inline StepPair step_bits(const Crumbs& codes, int row, int i) {
+  const auto half = [&](int which) {
+    return _mm256_and_si256(_mm256_srl_epi16(load32(codes.q[which][row]), _mm_cvtsi32_si128(2 * i)), bytes(3));
+  };
+  return {half(0), half(1)};
+}
+inline StepPair step_bits(const Crumbs3& codes, int row, int i) {
+  const StepPair low = step_bits(static_cast<const Crumbs&>(codes), row, i);
+  const auto third = [&](int step) {  // to bit 2
+    const __m256i high = load32(codes.high[row]);
+    const __m256i moved = step < 2 ? _mm256_sll_epi16(high, _mm_cvtsi32_si128(2 - step))
+                                   : _mm256_srl_epi16(high, _mm_cvtsi32_si128(step - 2));
+    return _mm256_and_si256(moved, bytes(4));
+  };
+  return {_mm256_or_si256(low.first, third(i)), _mm256_or_si256(low.second, third(i + 4))};
 }
 inline __m256i look_up(const int8_t (&table)[16], __m256i index) {
   return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table))),
                              index);
 }
 
-inline StepPair steps(const Codes4& codes, int row, int i) { return nibbles(codes, row, i); }
-template <const int8_t (&Values)[16], int Least>
-inline StepPair steps(const CodesOfTable<Values, Least>& codes, int row, int i) {
-  const StepPair index = nibbles(codes, row, i);
+inline StepPair steps(const Codes2& codes, int row, int i) { return step_bits(codes, row, i); }
+inline StepPair steps(const Codes3& codes, int row, int i) {
+  const StepPair all = step_bits(codes, row, i);
+  return {_mm256_sub_epi8(all.first, bytes(4)), _mm256_sub_epi8(all.second, bytes(4))};
+}
+inline StepPair steps(const Codes4& codes, int row, int i) { return step_bits(codes, row, i); }
+template <const int8_t (&Values)[16], int Least, class Index>
+inline StepPair steps(const CodesOfTable<Values, Least, Index>& codes, int row, int i) {
+  const StepPair index = step_bits(codes, row, i);
   return {look_up(Values, index.first), look_up(Values, index.second)};
 }
 inline StepPair steps(const Codes5& codes, int row, int i) {
-  const StepPair low = nibbles(codes, row, i);
+  const StepPair low = step_bits(codes, row, i);
   const __m256i high = load32(codes.high[row]), bit = bytes(16);
   return {_mm256_or_si256(low.first, _mm256_and_si256(_mm256_sll_epi16(high, _mm_cvtsi32_si128(4 - i)), bit)),
           _mm256_or_si256(low.second, _mm256_and_si256(_mm256_srl_epi16(high, _mm_cvtsi32_si128(i)), bit))};
 }
 inline StepPair steps(const Codes6& codes, int row, int i) {
-  const StepPair low = nibbles(codes, row, i);
+  const StepPair low = step_bits(codes, row, i);
   const auto bits = [&](int part) {  // to bits 4 and 5
     const __m256i high = load32(codes.high[part][row]);
     const __m256i moved = i < 2 ? _mm256_slli_epi16(high, 4 - 2 * i) : _mm256_srli_epi16(high, 2 * i - 4);
@@ -236,8 +277,8 @@ inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows
   add_half(codes, row, 1, x, sums);
 }
 
-template <int N, int C>
-inline void scaled_sums(const Codes6& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
+template <int N, class Codes, int C>
+inline void scaled_sums(const Codes& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
                         IntRows (&sums)[N][C]) {
   clear(sums);
   for (int half = 0; half < 2; ++half) {
@@ -248,7 +289,7 @@ inline void scaled_sums(const Codes6& codes, int row, const int8_t (&scale)[kGro
       const __m256i pairs = _mm256_cvtepi8_epi16(load16(scale[row + part * kRows]));
       const __m256i factor = _mm256_srai_epi32(half == 0 ? _mm256_slli_epi32(pairs, 16) : pairs, 16);
       for (int c = 0; c < C; ++c) {
-        const IntRows a = subtract(of_half[part][c], kBias<Codes6> * x[c].half_sums[half]);
+        const IntRows a = subtract(of_half[part][c], kBias<Codes> * x[c].half_sums[half]);
         sums[part][c].v = _mm256_add_epi32(sums[part][c].v, _mm256_mullo_epi32(a.v, factor));
       }
     }
@@ -261,10 +302,16 @@ inline void scaled_sums(const Codes6& codes, int row, const int8_t (&scale)[kGro
 // stays below 2^15.
 template <class Codes>
 inline constexpr int kStepsIn16Bits = 1;
+template <const int8_t (&Values)[16], int Least, class Index>
+inline constexpr int kStepsIn16Bits<CodesOfTable<Values, Least, Index>> = Least <= 16   ? 8
+                                                                          : Least <= 32 ? 4
+                                                                                        : 1;
+template <>
+inline constexpr int kStepsIn16Bits<Codes2> = 8;  // 3
+template <>
+inline constexpr int kStepsIn16Bits<Codes3> = 8;  // 4
 template <>
 inline constexpr int kStepsIn16Bits<Codes4> = 8;  // 15
-template <>
-inline constexpr int kStepsIn16Bits<CodesFloat4> = 8;  // 12
 template <>
 inline constexpr int kStepsIn16Bits<Codes5> = 4;  // 31
 template <>
@@ -272,6 +319,8 @@ inline constexpr int kStepsIn16Bits<Codes6> = 4;  // 32
 
 template <class Codes>
 inline constexpr bool kSigned = true;
+template <>
+inline constexpr bool kSigned<Codes2> = false;
 template <>
 inline constexpr bool kSigned<Codes4> = false;
 template <>
@@ -324,6 +373,27 @@ inline void add_halves(const Codes& codes, int row, const BlockInput* x, const _
   }
 }
 
+// The same of codes of whose products no two steps fit.
+template <int N, class Codes, int C>
+inline void add_steps(const Codes& codes, int row, const BlockInput* x, const __m256i (&factors)[N][2],
+                      IntRows (&sums)[N][C]) {
+#pragma GCC unroll 8
+  for (int step = 0; step < kSteps; ++step) {
+    __m256i w[N];
+    for (int part = 0; part < N; ++part) w[part] = half_step(codes, row + part * kRows, step / 4, step % 4);
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) {
+      const __m256i in = splat_step(x[c].q + 4 * step);
+#pragma GCC unroll 2
+      for (int part = 0; part < N; ++part) {
+        const __m256i product = _mm256_madd_epi16(products<Codes>(w[part], in), factors[part][step / 4]);
+        sums[part][c].v = step == 0 ? product : _mm256_add_epi32(sums[part][c].v, product);
+        pin(sums[part][c].v);
+      }
+    }
+  }
+}
+
 template <int N, class Codes, int C>
 inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows (&sums)[N][C]) {
   const __m256i ones = _mm256_set1_epi16(1);
@@ -338,26 +408,14 @@ inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows
     for (int part = 0; part < N; ++part) factors[part][0] = factors[part][1] = ones;
     add_halves(codes, row, x, factors, sums);
   } else {
-#pragma GCC unroll 8
-    for (int step = 0; step < kSteps; ++step) {
-      __m256i w[N];
-      for (int part = 0; part < N; ++part) w[part] = half_step(codes, row + part * kRows, step / 4, step % 4);
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) {
-        const __m256i in = splat_step(x[c].q + 4 * step);
-#pragma GCC unroll 2
-        for (int part = 0; part < N; ++part) {
-          const __m256i product = _mm256_madd_epi16(products<Codes>(w[part], in), ones);
-          sums[part][c].v = step == 0 ? product : _mm256_add_epi32(sums[part][c].v, product);
-          pin(sums[part][c].v);
-        }
-      }
-    }
+    __m256i factors[N][2];
+    for (int part = 0; part < N; ++part) factors[part][0] = factors[part][1] = ones;
+    add_steps(codes, row, x, factors, sums);
   }
 }
 
-template <int N, int C>
-inline void scaled_sums(const Codes6& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
+template <int N, class Codes, int C>
+inline void scaled_sums(const Codes& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
                         IntRows (&sums)[N][C]) {
   __m256i factors[N][2];
   for (int part = 0; part < N; ++part) {
@@ -365,7 +423,10 @@ inline void scaled_sums(const Codes6& codes, int row, const int8_t (&scale)[kGro
     factors[part][0] = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xA0), 0xA0);
     factors[part][1] = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xF5), 0xF5);
   }
-  add_halves(codes, row, x, factors, sums);
+  if constexpr (kStepsIn16Bits<Codes> == 1)
+    add_steps(codes, row, x, factors, sums);
+  else
+    add_halves(codes, row, x, factors, sums);
 }
 
 #endif
@@ -384,30 +445,50 @@ inline int8x16_t load_step(const void* p) { return vld1q_s8(static_cast<const in
 struct StepPair {
   int8x16_t first, second;
 };
-inline StepPair nibbles(const Nibbles& codes, int i, int quarter) {
+inline uint8x16_t low_bits(uint8x16_t all, int from, uint8_t mask) {
+  return vandq_u8(vshlq_u8(all, vdupq_n_s8(static_cast<int8_t>(-from))), vdupq_n_u8(mask));
+}
+inline StepPair step_bits(const Nibbles& codes, int i, int quarter) {
   const uint8x16_t both = vld1q_u8(codes.q[i][4 * quarter]);
   return {vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15))), vreinterpretq_s8_u8(vshrq_n_u8(both, 4))};
+}
+inline StepPair step_bits(const Crumbs& codes, int i, int quarter) {
+  const auto half = [&](int which) {
+    return vreinterpretq_s8_u8(low_bits(vld1q_u8(codes.q[which][4 * quarter]), 2 * i, 3));
+  };
+  return {half(0), half(1)};
+}
+inline StepPair step_bits(const Crumbs3& codes, int i, int quarter) {
+  const StepPair low = step_bits(static_cast<const Crumbs&>(codes), i, quarter);
+  const auto third = [&](int step) {
+    return vreinterpretq_s8_u8(vshlq_n_u8(low_bits(vld1q_u8(codes.high[4 * quarter]), step, 1), 2));
+  };
+  return {vorrq_s8(low.first, third(i)), vorrq_s8(low.second, third(i + 4))};
 }
 inline int8x16_t look_up(const int8_t (&table)[16], int8x16_t index) {
   return vqtbl1q_s8(vld1q_s8(table), vreinterpretq_u8_s8(index));
 }
-inline StepPair steps(const Codes4& codes, int i, int quarter) { return nibbles(codes, i, quarter); }
-template <const int8_t (&Values)[16], int Least>
-inline StepPair steps(const CodesOfTable<Values, Least>& codes, int i, int quarter) {
-  const StepPair index = nibbles(codes, i, quarter);
+inline StepPair steps(const Codes2& codes, int i, int quarter) { return step_bits(codes, i, quarter); }
+inline StepPair steps(const Codes3& codes, int i, int quarter) {
+  const StepPair all = step_bits(codes, i, quarter);
+  return {vsubq_s8(all.first, vdupq_n_s8(4)), vsubq_s8(all.second, vdupq_n_s8(4))};
+}
+inline StepPair steps(const Codes4& codes, int i, int quarter) { return step_bits(codes, i, quarter); }
+template <const int8_t (&Values)[16], int Least, class Index>
+inline StepPair steps(const CodesOfTable<Values, Least, Index>& codes, int i, int quarter) {
+  const StepPair index = step_bits(codes, i, quarter);
   return {look_up(Values, index.first), look_up(Values, index.second)};
 }
 inline int8x16_t with_bits(int8x16_t low, uint8x16_t high, int from, uint8_t mask) {
-  const uint8x16_t bits = vandq_u8(vshlq_u8(high, vdupq_n_s8(static_cast<int8_t>(-from))), vdupq_n_u8(mask));
-  return vorrq_s8(low, vreinterpretq_s8_u8(vshlq_n_u8(bits, 4)));
+  return vorrq_s8(low, vreinterpretq_s8_u8(vshlq_n_u8(low_bits(high, from, mask), 4)));
 }
 inline StepPair steps(const Codes5& codes, int i, int quarter) {
-  const StepPair low = nibbles(codes, i, quarter);
+  const StepPair low = step_bits(codes, i, quarter);
   const uint8x16_t high = vld1q_u8(codes.high[4 * quarter]);
   return {with_bits(low.first, high, i, 1), with_bits(low.second, high, i + 4, 1)};
 }
 inline StepPair steps(const Codes6& codes, int i, int quarter) {
-  const StepPair low = nibbles(codes, i, quarter);
+  const StepPair low = step_bits(codes, i, quarter);
   const auto part = [&](int8x16_t nibble, int half) {
     return vsubq_s8(with_bits(nibble, vld1q_u8(codes.high[half][4 * quarter]), 2 * i, 3), vdupq_n_s8(32));
   };
@@ -473,8 +554,8 @@ inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows
   }
 }
 
-template <int N, int C>
-inline void scaled_sums(const Codes6& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
+template <int N, class Codes, int C>
+inline void scaled_sums(const Codes& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
                         IntRows (&sums)[N][C]) {
   for (int part = 0; part < N; ++part) {
     IntRows second[C];

@@ -1,9 +1,11 @@
 #include "compute/kernels/pack.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <iterator>
 
+#include "compute/kernels/grids.h"
 #include "compute/kernels/packed.h"
 
 namespace sluice::kernels {
@@ -62,9 +64,109 @@ struct FileMXFP4 {
   uint8_t exponent;
   uint8_t q[16];
 };
+struct FileQ2_K {
+  uint8_t scales[16];  // of 16 inputs each: the low nibble; the high nibble is the minimum's
+  uint8_t q[2][32];    // [half][input]: bits 2 b and 2 b + 1: block b of the half
+  Half d, dmin;
+};
+struct FileQ3_K {
+  uint8_t high[32];  // bit b of high[k]: the third of input k of block b
+  uint8_t q[2][32];  // the others, as above
+  uint8_t scales[12];
+  Half d;
+};
+struct FileTQ2_0 {
+  uint8_t q[2][32];  // as above
+  Half d;
+};
+// Bytes are fractions of 256, whose digits to base 3 are codes: the first digits of all, the second ones, and so on.
+struct FileTQ1_0 {
+  uint8_t fives[32], fives16[16], fours[4];  // of five, five and four digits
+  Half d;
+};
+struct FileQ1_0 {
+  Half d;
+  uint8_t q[16];  // bits; a code of ours is twice a bit
+};
+struct FileQ2_0 {
+  Half d;
+  uint8_t q[16];  // pairs of bits
+};
+static_assert(sizeof(FileQ2_K) == 84 && sizeof(FileQ3_K) == 110 && sizeof(FileTQ1_0) == 54 && sizeof(FileTQ2_0) == 66);
+static_assert(sizeof(FileQ1_0) == 18 && sizeof(FileQ2_0) == 18);
 static_assert(sizeof(FileQ4_0) == 18 && sizeof(FileQ4_1) == 20 && sizeof(FileQ5_0) == 22 && sizeof(FileQ5_1) == 24);
 static_assert(sizeof(FileQ8_0) == 34 && sizeof(FileQ4_K) == 144 && sizeof(FileQ5_K) == 176 && sizeof(FileQ6_K) == 210);
 static_assert(sizeof(FileIQ4_NL) == 18 && sizeof(FileIQ4_XS) == 136 && sizeof(FileMXFP4) == 17);
+
+// Those whose codes come from grids. An input is kUnit * factor * scale * code. scale(b, half): of a
+// half of block b.
+
+constexpr int odd(int bits) { return 2 * bits + 1; }
+
+struct FactorInFront {
+  Half d;
+  Half factor() const { return d; }
+  void set_factor(Half to) { d = to; }
+};
+struct FileIQ1_S : FactorInFront {
+  static constexpr ggml_type kType = GGML_TYPE_IQ1_S;
+  static constexpr float kUnit = 0.125f;
+  uint8_t q[32];
+  uint8_t high[8][2];
+  int scale(int b, int) const { return odd(high[b][1] >> 4 & 7); }
+};
+struct FileIQ1_M {
+  static constexpr ggml_type kType = GGML_TYPE_IQ1_M;
+  static constexpr float kUnit = 0.125f;
+  uint8_t q[48];
+  uint8_t scales[4][2];  // little-endian: four scales of three bits, then four bits of the factor
+  Half factor() const {
+    int bits = 0;
+    for (int i = 0; i < 4; ++i) bits |= scales[i][1] >> 4 << (4 * i);
+    return {static_cast<uint16_t>(bits)};
+  }
+  void set_factor(Half to) {
+    for (int i = 0; i < 4; ++i)
+      scales[i][1] = static_cast<uint8_t>((scales[i][1] & 15) | (to.bits >> (4 * i) & 15) << 4);
+  }
+  int scale(int b, int half) const {
+    const int both = scales[b / 2][0] | scales[b / 2][1] << 8;
+    return odd(both >> (6 * (b % 2) + 3 * half) & 7);
+  }
+};
+struct FileIQ2_XXS : FactorInFront {
+  static constexpr ggml_type kType = GGML_TYPE_IQ2_XXS;
+  static constexpr float kUnit = 0.125f;
+  uint8_t q[8][8];
+  int scale(int b, int) const { return odd(q[b][7] >> 4); }
+};
+template <ggml_type Type, int Bytes>
+struct FileIQ2 : FactorInFront {
+  static constexpr ggml_type kType = Type;
+  static constexpr float kUnit = 0.125f;
+  uint8_t q[Bytes];
+  uint8_t scales[8];
+  int scale(int b, int half) const { return odd(scales[b] >> (4 * half) & 15); }
+};
+using FileIQ2_XS = FileIQ2<GGML_TYPE_IQ2_XS, 64>;
+using FileIQ2_S = FileIQ2<GGML_TYPE_IQ2_S, 72>;
+struct FileIQ3_XXS : FactorInFront {
+  static constexpr ggml_type kType = GGML_TYPE_IQ3_XXS;
+  static constexpr float kUnit = 0.25f;
+  uint8_t q[64];
+  uint8_t signs[8][4];
+  int scale(int b, int) const { return odd(signs[b][3] >> 4); }
+};
+struct FileIQ3_S : FactorInFront {
+  static constexpr ggml_type kType = GGML_TYPE_IQ3_S;
+  static constexpr float kUnit = 1.0f;
+  uint8_t q[104];
+  uint8_t scales[4];
+  int scale(int b, int) const { return odd(scales[b / 2] >> (4 * (b % 2)) & 15); }
+};
+static_assert(sizeof(FileIQ1_S) == 50 && sizeof(FileIQ1_M) == 56 && sizeof(FileIQ2_XXS) == 66);
+static_assert(sizeof(FileIQ2_XS) == 74 && sizeof(FileIQ2_S) == 82);
+static_assert(sizeof(FileIQ3_XXS) == 98 && sizeof(FileIQ3_S) == 110);
 
 // --- One row's part of a packed block. ---
 
@@ -75,23 +177,36 @@ void put(const CodesOfRow& codes, int row, Nibbles& to) {
   for (int k = 0; k < 16; ++k) both[k] = static_cast<uint8_t>((codes[k] & 15) | codes[k + 16] << 4);
   for (int i = 0; i < 4; ++i) std::memcpy(to.q[i][row], both + 4 * i, 4);
 }
-void put(const CodesOfRow& codes, int row, Codes5& to) {
-  put(codes, row, static_cast<Nibbles&>(to));
+// Bit `from` of each code.
+void put_bits(const CodesOfRow& codes, int from, int row, uint8_t (&to)[kGroup][4]) {
   for (int j = 0; j < 4; ++j) {
     int bits = 0;
-    for (int step = 0; step < kSteps; ++step) bits |= (codes[4 * step + j] >> 4 & 1) << step;
-    to.high[row][j] = static_cast<uint8_t>(bits);
+    for (int step = 0; step < kSteps; ++step) bits |= (codes[4 * step + j] >> from & 1) << step;
+    to[row][j] = static_cast<uint8_t>(bits);
+  }
+}
+void put(const CodesOfRow& codes, int row, Codes5& to) {
+  put(codes, row, static_cast<Nibbles&>(to));
+  put_bits(codes, 4, row, to.high);
+}
+// Bits `from` and the next of each code.
+void put_pairs(const CodesOfRow& codes, int from, int row, uint8_t (&to)[2][kGroup][4]) {
+  for (int half = 0; half < 2; ++half) {
+    for (int j = 0; j < 4; ++j) {
+      int bits = 0;
+      for (int step = 0; step < 4; ++step) bits |= (codes[16 * half + 4 * step + j] >> from & 3) << (2 * step);
+      to[half][row][j] = static_cast<uint8_t>(bits);
+    }
   }
 }
 void put(const CodesOfRow& codes, int row, Codes6& to) {
   put(codes, row, static_cast<Nibbles&>(to));
-  for (int half = 0; half < 2; ++half) {
-    for (int j = 0; j < 4; ++j) {
-      int bits = 0;
-      for (int step = 0; step < 4; ++step) bits |= (codes[16 * half + 4 * step + j] >> 4 & 3) << (2 * step);
-      to.high[half][row][j] = static_cast<uint8_t>(bits);
-    }
-  }
+  put_pairs(codes, 4, row, to.high);
+}
+void put(const CodesOfRow& codes, int row, Crumbs& to) { put_pairs(codes, 0, row, to.q); }
+void put(const CodesOfRow& codes, int row, Crumbs3& to) {
+  put_pairs(codes, 0, row, to.q);
+  put_bits(codes, 2, row, to.high);
 }
 void put(const CodesOfRow& codes, int row, Codes8& to) {
   for (int step = 0; step < kSteps; ++step) std::memcpy(to.q[step][row], codes + 4 * step, 4);
@@ -133,6 +248,36 @@ void read(const FileQ6_K& from, int b, CodesOfRow& codes) {
   for (int k = 0; k < kBlock; ++k) add_high_bits(codes[k], from.high[b / 4][k] >> (2 * (b % 4)) & 3);
 }
 void read(const FileIQ4_XS& from, int b, CodesOfRow& codes) { read_nibbles(from.q[b], codes); }
+// Blocks 4 i to 4 i + 3 share the bytes i.
+void read_pairs(const uint8_t (&q)[2][32], int b, CodesOfRow& codes) {
+  for (int k = 0; k < kBlock; ++k) codes[k] = q[b / 4][k] >> (2 * (b % 4)) & 3;
+}
+void read(const FileQ2_K& from, int b, CodesOfRow& codes) { read_pairs(from.q, b, codes); }
+void read(const FileQ3_K& from, int b, CodesOfRow& codes) {
+  read_pairs(from.q, b, codes);
+  for (int k = 0; k < kBlock; ++k) codes[k] = static_cast<uint8_t>(codes[k] | (from.high[k] >> b & 1) << 2);
+}
+void read(const FileTQ2_0& from, int b, CodesOfRow& codes) { read_pairs(from.q, b, codes); }
+void read(const FileTQ1_0& from, int b, CodesOfRow& codes) {
+  constexpr uint8_t kPowers[] = {1, 3, 9, 27, 81};
+  const auto digit = [&](const auto& of, int at) {
+    const auto n = static_cast<int>(std::size(of));
+    const auto rest = static_cast<uint8_t>(of[at % n] * kPowers[at / n]);
+    return static_cast<uint8_t>(rest * 3 >> 8);
+  };
+  for (int k = 0; k < kBlock; ++k) {
+    const int at = kBlock * b + k;
+    codes[k] = at < 160   ? digit(from.fives, at)
+               : at < 240 ? digit(from.fives16, at - 160)
+                          : digit(from.fours, at - 240);
+  }
+}
+void read(const FileQ1_0& from, int b, CodesOfRow& codes) {
+  for (int k = 0; k < kBlock; ++k) codes[k] = static_cast<uint8_t>((from.q[4 * b + k / 8] >> (k % 8) & 1) << 1);
+}
+void read(const FileQ2_0& from, int b, CodesOfRow& codes) {
+  for (int k = 0; k < kBlock; ++k) codes[k] = from.q[8 * b + k / 4] >> (2 * (k % 4)) & 3;
+}
 
 // --- Its scales. ---
 
@@ -158,11 +303,26 @@ void put_scales(const File& from, int row, SuperScaleAndMin& to) {
     to.min[b + 4][row] = static_cast<uint8_t>(s[b + 8] >> 4 | s[b + 4] >> 6 << 4);
   }
 }
-void put_scales(const FileQ6_K& from, int row, SuperScaleHalves& to) {
+void put_scales(const FileQ6_K& from, int row, SuperScaleHalves<>& to) {
   to.d[row] = from.d;
   for (int i = 0; i < 16; ++i) to.scale[i / 2][row][i % 2] = from.scales[i];
 }
-void put_scales(const FileIQ4_XS& from, int row, SuperScale& to) {
+void put_scales(const FileQ2_K& from, int row, SuperScaleAndMinHalves& to) {
+  to.d[row] = from.d;
+  to.dmin[row] = from.dmin;
+  for (int i = 0; i < 16; ++i) {
+    to.scale[i / 2][row][i % 2] = from.scales[i] & 15;
+    to.min[i / 2][i % 2][row] = from.scales[i] >> 4;
+  }
+}
+void put_scales(const FileQ3_K& from, int row, SuperScaleHalves<>& to) {
+  to.d[row] = from.d;
+  for (int i = 0; i < 16; ++i) {
+    const int low = from.scales[i % 8] >> (4 * (i / 8)) & 15, high = from.scales[8 + i % 4] >> (2 * (i / 4)) & 3;
+    to.scale[i / 2][row][i % 2] = static_cast<int8_t>((low | high << 4) - 32);
+  }
+}
+void put_scales(const FileIQ4_XS& from, int row, SuperScale<>& to) {
   to.d[row] = from.d;
   for (int b = 0; b < 8; ++b) {
     const int low = from.scales_low[b / 2] >> (4 * (b % 2)) & 15, high = from.scales_high[b / 4] >> (2 * (b % 4)) & 3;
@@ -175,40 +335,82 @@ void put_scales(const FileMXFP4& from, int row, ScalePowerOfTwo& to) {
   to.d[row] = {static_cast<uint16_t>(e < 2 ? 0x20 << e : (e - 1) << 7)};
 }
 
-template <class File, class P>
-void place(const File& from, int row, P& to) {
-  put_scales(from, row, to.scales);
-  for (int b = 0; b < P::Scales::kBlocks; ++b) {
+template <class File>
+void put_scales(const File& from, int row, SuperScale<float>& to) {
+  to.d[row] = to_f32(from.factor()) * File::kUnit;
+  for (int b = 0; b < 8; ++b) to.scale[b][row] = static_cast<int8_t>(from.scale(b, 0));
+}
+template <class File>
+void put_scales(const File& from, int row, SuperScaleHalves<float>& to) {
+  to.d[row] = to_f32(from.factor()) * File::kUnit;
+  for (int i = 0; i < 16; ++i) to.scale[i / 2][row][i % 2] = static_cast<int8_t>(from.scale(i / 2, i % 2));
+}
+
+// A file's block of `Inputs` inputs.
+template <int Inputs, class File, class P>
+void place(const File& from, int row, P* to) {
+  for (int b = 0; b < Inputs / kBlock; ++b) {
+    P& packed = to[b / P::Scales::kBlocks];
+    if (b % P::Scales::kBlocks == 0) put_scales(from, row, packed.scales);
     CodesOfRow codes;
     read(from, b, codes);
-    put(codes, row, to.codes[b]);
+    put(codes, row, packed.codes[b % P::Scales::kBlocks]);
+  }
+}
+
+// Where in a table a value stands.
+template <const int8_t (&Values)[16], int Least, class Index>
+constexpr std::array<uint8_t, 256> places_in(const CodesOfTable<Values, Least, Index>&) {
+  std::array<uint8_t, 256> places{};
+  for (int i = 15; i >= 0; --i) places[static_cast<uint8_t>(Values[i])] = static_cast<uint8_t>(i);
+  return places;
+}
+
+// Codes from grids are read at once, of a block whose factor is 1.
+template <int Inputs, class File, class P>
+requires(File::kUnit > 0 && Inputs == kGridInputs) void place(const File& from, int row, P* to) {
+  static constexpr std::array<uint8_t, 256> kPlaces = places_in(typename P::Codes{});
+  File plain = from;
+  plain.set_factor({0x3C00});
+  float worth[Inputs / 16];
+  for (int i = 0; i < Inputs / 16; ++i) worth[i] = File::kUnit * static_cast<float>(from.scale(i / 2, i % 2));
+  int8_t values[Inputs];
+  read_grid_codes(File::kType, &plain, worth, values);
+  put_scales(from, row, to->scales);
+  for (int b = 0; b < Inputs / kBlock; ++b) {
+    CodesOfRow codes;
+    for (int k = 0; k < kBlock; ++k) codes[k] = kPlaces[static_cast<uint8_t>(values[kBlock * b + k])];
+    put(codes, row, to->codes[b]);
   }
 }
 
 // --- Whole matrices. ---
 
-template <class File, class P>
+template <class File, class P, int FileInputs = P::kInputs>
 struct QuantisedRows {
+  static constexpr int kPackedBlocks = FileInputs / P::kInputs;  // of a file's block
+
   static size_t group_bytes(int64_t n_in) { return static_cast<size_t>(n_in / P::kInputs) * sizeof(P); }
 
   static void pack_row(const std::byte* from, int64_t n_in, int row, std::byte* group) {
     auto* to = reinterpret_cast<P*>(group);
-    for (int64_t i = 0; i < n_in / P::kInputs; ++i) {
+    for (int64_t i = 0; i < n_in / FileInputs; ++i) {
       File block;
       std::memcpy(&block, from + static_cast<size_t>(i) * sizeof(File), sizeof block);
-      place(block, row, to[i]);
+      place<FileInputs>(block, row, to + i * kPackedBlocks);
     }
   }
 
   static void to_floats(const std::byte* from, std::span<float> out) {
-    for (size_t i = 0; i * P::kInputs < out.size(); ++i) {
-      P one{};
-      pack_row(from + i * sizeof(File), P::kInputs, 0, reinterpret_cast<std::byte*>(&one));
-      for (int at = 0; at < P::kInputs; ++at) {
-        const int block = at / kBlock, k = at % kBlock;
+    for (size_t i = 0; i * FileInputs < out.size(); ++i) {
+      P packed[kPackedBlocks] = {};
+      pack_row(from + i * sizeof(File), FileInputs, 0, reinterpret_cast<std::byte*>(packed));
+      for (int at = 0; at < FileInputs; ++at) {
+        const P& one = packed[at / P::kInputs];
+        const int block = at % P::kInputs / kBlock, k = at % kBlock;
         const int code = value_of(one.codes[block], 0, k) - P::kOffset;
-        out[i * P::kInputs + static_cast<size_t>(at)] =
-            scale_of(one.scales, 0, block, k) * static_cast<float>(code) + min_of(one.scales, 0, block);
+        out[i * FileInputs + static_cast<size_t>(at)] =
+            scale_of(one.scales, 0, block, k) * static_cast<float>(code) + min_of(one.scales, 0, block, k);
       }
     }
   }
@@ -267,6 +469,19 @@ constexpr Form kForms[] = {
     form_of<QuantisedRows<FileIQ4_NL, PackedIQ4_NL>>(GGML_TYPE_IQ4_NL),
     form_of<QuantisedRows<FileIQ4_XS, PackedIQ4_XS>>(GGML_TYPE_IQ4_XS),
     form_of<QuantisedRows<FileMXFP4, PackedMXFP4>>(GGML_TYPE_MXFP4),
+    form_of<QuantisedRows<FileQ2_K, PackedQ2_K>>(GGML_TYPE_Q2_K),
+    form_of<QuantisedRows<FileQ3_K, PackedQ3_K>>(GGML_TYPE_Q3_K),
+    form_of<QuantisedRows<FileTQ1_0, PackedTernary, 256>>(GGML_TYPE_TQ1_0),
+    form_of<QuantisedRows<FileTQ2_0, PackedTernary, 256>>(GGML_TYPE_TQ2_0),
+    form_of<QuantisedRows<FileQ1_0, PackedTernary, 128>>(GGML_TYPE_Q1_0),
+    form_of<QuantisedRows<FileQ2_0, PackedTernary, 64>>(GGML_TYPE_Q2_0),
+    form_of<QuantisedRows<FileIQ1_S, PackedIQ1>>(GGML_TYPE_IQ1_S),
+    form_of<QuantisedRows<FileIQ1_M, PackedIQ1>>(GGML_TYPE_IQ1_M),
+    form_of<QuantisedRows<FileIQ2_XXS, PackedIQ2>>(GGML_TYPE_IQ2_XXS),
+    form_of<QuantisedRows<FileIQ2_XS, PackedIQ2>>(GGML_TYPE_IQ2_XS),
+    form_of<QuantisedRows<FileIQ2_S, PackedIQ2>>(GGML_TYPE_IQ2_S),
+    form_of<QuantisedRows<FileIQ3_XXS, PackedIQ3_XXS>>(GGML_TYPE_IQ3_XXS),
+    form_of<QuantisedRows<FileIQ3_S, PackedIQ3_S>>(GGML_TYPE_IQ3_S),
 };
 static_assert(std::size(kForms) == kWeightForms);
 

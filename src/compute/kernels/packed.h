@@ -56,13 +56,34 @@ struct Codes8 {
   int8_t q[kSteps][kGroup][4];
 };
 
-// The nibble is an index into a table, whose least value is -Least.
-template <const int8_t (&Values)[16], int Least>
-struct CodesOfTable : Nibbles {};
+// Two bits: bits 2 (step mod 4) and the next of q[step / 4].
+struct Crumbs {
+  uint8_t q[2][kGroup][4];
+};
+// Three bits: bit `step` of `high` is the third.
+struct Crumbs3 : Crumbs {
+  uint8_t high[kGroup][4];
+};
+// The value of an input is its two bits; its three bits less 4.
+struct Codes2 : Crumbs {};
+struct Codes3 : Crumbs3 {};
+
+// The bits are an index into a table, of whose values none is farther from 0 than the least, -Least.
+template <const int8_t (&Values)[16], int Least, class Index = Nibbles>
+struct CodesOfTable : Index {};
 inline constexpr int8_t kNonlinear4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 inline constexpr int8_t kFloat4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 using CodesNonlinear4 = CodesOfTable<kNonlinear4, 127>;
 using CodesFloat4 = CodesOfTable<kFloat4, 12>;
+// What the grids of IQ1, IQ2, IQ3_XXS and IQ3_S are made of, with both signs; IQ1's eights have its shift added.
+inline constexpr int8_t kGrid1[16] = {-9, -7, -1, 1, 7, 9};
+inline constexpr int8_t kGrid2[16] = {8, 25, 43, -8, -25, -43};
+inline constexpr int8_t kGrid3[16] = {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62};
+inline constexpr int8_t kOddGrid3[16] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15};
+using CodesGrid1 = CodesOfTable<kGrid1, 9, Crumbs3>;
+using CodesGrid2 = CodesOfTable<kGrid2, 43, Crumbs3>;
+using CodesGrid3 = CodesOfTable<kGrid3, 62>;
+using CodesOddGrid3 = CodesOfTable<kOddGrid3, 15>;
 
 // --- Scales: what a code is worth, for kBlocks blocks. ---
 
@@ -83,15 +104,31 @@ struct SuperScaleAndMin {  // d * scale[block] * code - dmin * min[block]
   Half d[kGroup], dmin[kGroup];
   uint8_t scale[8][kGroup], min[8][kGroup];
 };
+template <class Factor = Half>
 struct SuperScale {  // d * scale[block] * code
   static constexpr int kBlocks = 8;
-  Half d[kGroup];
+  Factor d[kGroup];
   int8_t scale[8][kGroup];
 };
+template <class Factor = Half>
 struct SuperScaleHalves {  // d * scale[block][half of the block] * code
   static constexpr int kBlocks = 8;
-  Half d[kGroup];
+  Factor d[kGroup];
   int8_t scale[8][kGroup][2];
+};
+struct SuperScaleAndMinHalves {  // d * scale[block][half] * code - dmin * min[block][half]
+  static constexpr int kBlocks = 8;
+  Half d[kGroup], dmin[kGroup];
+  int8_t scale[8][kGroup][2];
+  uint8_t min[8][2][kGroup];
+};
+template <class Scales>
+inline constexpr bool kHasHalves = requires(const Scales& s) {
+  s.scale[0][0][0];
+};
+template <class Scales>
+inline constexpr bool kHasMinHalves = requires(const Scales& s) {
+  s.min[0][0][0];
 };
 
 // --- A type of weights is scales and codes; kOffset is subtracted from every code. ---
@@ -112,50 +149,67 @@ using PackedQ5_1 = Packed<ScaleAndMin, Codes5>;
 using PackedQ8_0 = Packed<Scale, Codes8>;
 using PackedQ4_K = Packed<SuperScaleAndMin, Codes4>;
 using PackedQ5_K = Packed<SuperScaleAndMin, Codes5>;
-using PackedQ6_K = Packed<SuperScaleHalves, Codes6>;
+using PackedQ2_K = Packed<SuperScaleAndMinHalves, Codes2>;
+using PackedQ3_K = Packed<SuperScaleHalves<>, Codes3>;
+using PackedQ6_K = Packed<SuperScaleHalves<>, Codes6>;
 using PackedIQ4_NL = Packed<Scale, CodesNonlinear4>;
-using PackedIQ4_XS = Packed<SuperScale, CodesNonlinear4>;
+using PackedIQ4_XS = Packed<SuperScale<>, CodesNonlinear4>;
 using PackedMXFP4 = Packed<ScalePowerOfTwo, CodesFloat4>;
+using PackedTernary = Packed<Scale, Codes2, 1>;  // TQ1_0, TQ2_0, Q1_0, Q2_0
+using PackedIQ1 = Packed<SuperScaleHalves<float>, CodesGrid1>;
+using PackedIQ2 = Packed<SuperScaleHalves<float>, CodesGrid2>;
+using PackedIQ3_XXS = Packed<SuperScale<float>, CodesGrid3>;
+using PackedIQ3_S = Packed<SuperScale<float>, CodesOddGrid3>;
 
 // --- One value at a time: what the layouts above mean. ---
 
 #define SLUICE_INLINE [[gnu::always_inline]] inline
 
-SLUICE_INLINE int nibble_of(const Nibbles& codes, int row, int k) {
+SLUICE_INLINE int bits_of(const Nibbles& codes, int row, int k) {
   const int both = codes.q[k / 4 % 4][row][k % 4];
   return k < 16 ? both & 15 : both >> 4;
 }
-SLUICE_INLINE int value_of(const Codes4& codes, int row, int k) { return nibble_of(codes, row, k); }
-template <const int8_t (&Values)[16], int Least>
-SLUICE_INLINE int value_of(const CodesOfTable<Values, Least>& codes, int row, int k) {
-  return Values[nibble_of(codes, row, k)];
+SLUICE_INLINE int bits_of(const Crumbs& codes, int row, int k) {
+  return codes.q[k / 16][row][k % 4] >> (2 * (k / 4 % 4)) & 3;
+}
+SLUICE_INLINE int bits_of(const Crumbs3& codes, int row, int k) {
+  return bits_of(static_cast<const Crumbs&>(codes), row, k) + 4 * (codes.high[row][k % 4] >> (k / 4) & 1);
+}
+SLUICE_INLINE int value_of(const Codes2& codes, int row, int k) { return bits_of(codes, row, k); }
+SLUICE_INLINE int value_of(const Codes3& codes, int row, int k) { return bits_of(codes, row, k) - 4; }
+SLUICE_INLINE int value_of(const Codes4& codes, int row, int k) { return bits_of(codes, row, k); }
+template <const int8_t (&Values)[16], int Least, class Index>
+SLUICE_INLINE int value_of(const CodesOfTable<Values, Least, Index>& codes, int row, int k) {
+  return Values[bits_of(codes, row, k)];
 }
 SLUICE_INLINE int value_of(const Codes5& codes, int row, int k) {
-  return nibble_of(codes, row, k) + 16 * (codes.high[row][k % 4] >> (k / 4) & 1);
+  return bits_of(codes, row, k) + 16 * (codes.high[row][k % 4] >> (k / 4) & 1);
 }
 SLUICE_INLINE int value_of(const Codes6& codes, int row, int k) {
-  return nibble_of(codes, row, k) + 16 * (codes.high[k / 16][row][k % 4] >> (2 * (k / 4 % 4)) & 3) - 32;
+  return bits_of(codes, row, k) + 16 * (codes.high[k / 16][row][k % 4] >> (2 * (k / 4 % 4)) & 3) - 32;
 }
 SLUICE_INLINE int value_of(const Codes8& codes, int row, int k) { return codes.q[k / 4][row][k % 4]; }
 
 // The scale of input k of a block, and what is added.
 template <class Scales>
-SLUICE_INLINE float scale_of(const Scales& s, int row, int block, int) {
-  if constexpr (requires { s.scale; })
+SLUICE_INLINE float scale_of(const Scales& s, int row, int block, int k) {
+  if constexpr (kHasHalves<Scales>)
+    return to_f32(s.d[row]) * static_cast<float>(s.scale[block][row][k / 16]);
+  else if constexpr (requires { s.scale; })
     return to_f32(s.d[row]) * static_cast<float>(s.scale[block][row]);
   else
     return to_f32(s.d[row]);
 }
-SLUICE_INLINE float scale_of(const SuperScaleHalves& s, int row, int block, int k) {
-  return to_f32(s.d[row]) * static_cast<float>(s.scale[block][row][k / 16]);
-}
 template <class Scales>
-SLUICE_INLINE float min_of(const Scales&, int, int) {
+SLUICE_INLINE float min_of(const Scales&, int, int, int) {
   return 0.0f;
 }
-SLUICE_INLINE float min_of(const ScaleAndMin& s, int row, int) { return to_f32(s.m[row]); }
-SLUICE_INLINE float min_of(const SuperScaleAndMin& s, int row, int block) {
+SLUICE_INLINE float min_of(const ScaleAndMin& s, int row, int, int) { return to_f32(s.m[row]); }
+SLUICE_INLINE float min_of(const SuperScaleAndMin& s, int row, int block, int) {
   return -(to_f32(s.dmin[row]) * static_cast<float>(s.min[block][row]));
+}
+SLUICE_INLINE float min_of(const SuperScaleAndMinHalves& s, int row, int block, int k) {
+  return -(to_f32(s.dmin[row]) * static_cast<float>(s.min[block][k / 16][row]));
 }
 
 // --- Dense weights; beyond the last input stand zeros. ---

@@ -15,7 +15,7 @@ namespace {
 template <class Scales>
 inline Rows scales_of(const Scales& s, int row, int block) {
   const Rows d = load_rows(s.d + row);
-  if constexpr (requires { load_rows(s.scale[block] + row); })
+  if constexpr (!kHasHalves<Scales> && requires { s.scale; })
     return mul_rows(d, load_rows(s.scale[block] + row));
   else
     return d;
@@ -34,7 +34,7 @@ inline Rows mins_of(const SuperScaleAndMin& s, int row, int block) {
 }
 
 template <class P>
-inline constexpr bool kScaledHalves = __is_same(typename P::Scales, SuperScaleHalves);
+inline constexpr bool kScaledHalves = kHasHalves<typename P::Scales>;
 
 // What the codes' sums are too large by.
 template <class P, int N, int C>
@@ -184,6 +184,20 @@ struct QuantisedTile {
     if constexpr (kHasMin<typename P::Scales>) {
       const Rows min = mins_of(packed.scales, row, block);
       for (int c = 0; c < C; ++c) y[c] = fma_rows(min, splat_rows(x[c].scaled_sum), y[c]);
+    }
+    if constexpr (kHasMinHalves<typename P::Scales>) add_mins_of_halves(packed.scales, row, block, x, y);
+  }
+
+  // Sums of small integers, exact in float.
+  template <int C>
+  static inline void add_mins_of_halves(const typename P::Scales& s, int row, int block, const BlockInput* x,
+                                        Rows (&y)[C]) {
+    const Rows dmin = mul_rows(load_rows(s.dmin + row), splat_rows(-1.0f));
+    const Rows first = load_rows(s.min[block][0] + row), second = load_rows(s.min[block][1] + row);
+    for (int c = 0; c < C; ++c) {
+      const Rows of_first = mul_rows(first, splat_rows(static_cast<float>(x[c].half_sums[0])));
+      const Rows sums = fma_rows(second, splat_rows(static_cast<float>(x[c].half_sums[1])), of_first);
+      y[c] = fma_rows(mul_rows(dmin, splat_rows(x[c].scale)), sums, y[c]);
     }
   }
 };
@@ -456,6 +470,19 @@ void set_products(Kernels& kernels) {
   set(WeightForm::kIQ4_NL, quantised<PackedIQ4_NL>);
   set(WeightForm::kIQ4_XS, quantised<PackedIQ4_XS>);
   set(WeightForm::kMXFP4, quantised<PackedMXFP4>);
+  set(WeightForm::kQ2_K, quantised<PackedQ2_K>);
+  set(WeightForm::kQ3_K, quantised<PackedQ3_K>);
+  set(WeightForm::kTQ1_0, quantised<PackedTernary>);
+  set(WeightForm::kTQ2_0, quantised<PackedTernary>);
+  set(WeightForm::kQ1_0, quantised<PackedTernary>);
+  set(WeightForm::kQ2_0, quantised<PackedTernary>);
+  set(WeightForm::kIQ1_S, quantised<PackedIQ1>);
+  set(WeightForm::kIQ1_M, quantised<PackedIQ1>);
+  set(WeightForm::kIQ2_XXS, quantised<PackedIQ2>);
+  set(WeightForm::kIQ2_XS, quantised<PackedIQ2>);
+  set(WeightForm::kIQ2_S, quantised<PackedIQ2>);
+  set(WeightForm::kIQ3_XXS, quantised<PackedIQ3_XXS>);
+  set(WeightForm::kIQ3_S, quantised<PackedIQ3_S>);
 }
 
 void quantise(const float* x, int64_t n, std::byte* out) {

@@ -23,16 +23,30 @@ enum class WeightForm : uint8_t {
   kQ6_K,
   kIQ4_NL,
   kIQ4_XS,
-  kMXFP4
+  kMXFP4,
+  kQ2_K,
+  kQ3_K,
+  kTQ1_0,
+  kTQ2_0,
+  kQ1_0,
+  kQ2_0,
+  kIQ1_S,
+  kIQ1_M,
+  kIQ2_XXS,
+  kIQ2_XS,
+  kIQ2_S,
+  kIQ3_XXS,
+  kIQ3_S
 };
-inline constexpr int kWeightForms = 14;
+inline constexpr int kWeightForms = 27;
 
 // A rectangle of y = x W^T + b: outputs [output, output_end) of rows [row, row_end) of x.
 //
 // The value of an output, with every line one rounding. Quantised, block of 32 inputs by block in order, with I the
 // exact integer sum of the products of codes (less the type's offset) and activations:
 //   s = d * d_x;  y = fma(s, I, y);  with minima also y = fma(m, d_x * sum(x), y).
-// K-quants: d = d_super * scale, m = -(d_super_min * min); Q6_K, scaled by halves: I = scale_0 I_0 + scale_1 I_1.
+// K-quants: d = d_super * scale, m = -(d_super_min * min). Scaled by halves (Q2_K, Q3_K, Q6_K, IQ1, IQ2):
+// I = scale_0 I_0 + scale_1 I_1; and Q2_K's minima: y = fma(-d_super_min * d_x, min_0 sum(x_0) + min_1 sum(x_1), y).
 // Dense, in blocks of 8 inputs, runs of 4 blocks and 4 runs together: of each half of a block r = w_0 x_0;
 // r = fma(w_k, x_k, r) for k = 1 … 3;  s = r_first + r_second;  t = t + s, from 0;  at a run's end u = u + t, from 0;
 // after 4 runs y = y + u.
