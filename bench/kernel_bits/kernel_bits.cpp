@@ -307,82 +307,91 @@ void report_rows() {
       kernels.silu_times(gate.data(), x.data(), n);
       return gate;
     });
+    report("clamped_silu_times" + size, [&](const Kernels& kernels) {
+      std::vector<float> gate = wide;
+      kernels.clamped_silu_times(gate.data(), x.data(), n);
+      return gate;
+    });
+    report("gelu_times" + size, [&](const Kernels& kernels) {
+      std::vector<float> gate = wide;
+      kernels.gelu_times(gate.data(), x.data(), n);
+      return gate;
+    });
+    report("soft_cap" + size, [&](const Kernels& kernels) {
+      std::vector<float> capped = wide;
+      kernels.soft_cap(capped.data(), n, 30.0f);
+      return capped;
+    });
     for (const auto& [name, in] : {std::pair("softmax", &x), std::pair("softmax of wide range", &wide)}) {
-      report("clamped_silu_times" + size, [&](const Kernels& kernels) {
-        std::vector<float> gate = wide;
-        kernels.clamped_silu_times(gate.data(), x.data(), n);
-        return gate;
+      report(name + size, [&, values = in](const Kernels& kernels) {
+        std::vector<float> out = *values;
+        kernels.softmax(out.data(), n);
+        return out;
       });
-      for (const auto& [name, in] : {std::pair("softmax", &x), std::pair("softmax of wide range", &wide)}) {
-        report(name + size, [&, values = in](const Kernels& kernels) {
-          std::vector<float> out = *values;
-          kernels.softmax(out.data(), n);
-          return out;
-        });
-      }
     }
   }
+}
 
-  void report_attention() {
-    constexpr int64_t kQueries = 3, kStride = 40;
-    for (const int64_t padded : {8, 64, 72, 200}) {
-      const std::vector<float> queries = random_bits.values(kQueries * padded), rows = random_bits.values(37 * padded);
-      const std::vector<float> shares = random_bits.values(kQueries * kStride);
-      const std::string size = " " + std::to_string(padded);
-      report("scores" + size, [&](const Kernels& kernels) {
-        std::vector<float> scores(kQueries * kStride);
-        kernels.scores(queries.data(), kQueries, rows.data(), padded, scores.data(), kStride);
-        return scores;
+void report_attention() {
+  constexpr int64_t kQueries = 3, kStride = 40;
+  for (const int64_t padded : {8, 64, 72, 200}) {
+    const std::vector<float> queries = random_bits.values(kQueries * padded), rows = random_bits.values(37 * padded);
+    const std::vector<float> shares = random_bits.values(kQueries * kStride);
+    const std::string size = " " + std::to_string(padded);
+    report("scores" + size, [&](const Kernels& kernels) {
+      std::vector<float> scores(kQueries * kStride);
+      kernels.scores(queries.data(), kQueries, rows.data(), padded, scores.data(), kStride);
+      return scores;
+    });
+    for (const int64_t count : {1, 5, 37}) {
+      report("gather" + size + " of " + std::to_string(count), [&](const Kernels& kernels) {
+        std::vector<float> totals = queries;
+        kernels.gather(shares.data(), kStride, kQueries, rows.data(), padded, count, totals.data());
+        return totals;
       });
-      for (const int64_t count : {1, 5, 37}) {
-        report("gather" + size + " of " + std::to_string(count), [&](const Kernels& kernels) {
-          std::vector<float> totals = queries;
-          kernels.gather(shares.data(), kStride, kQueries, rows.data(), padded, count, totals.data());
-          return totals;
-        });
-      }
     }
   }
+}
 
-  void report_halves() {
-    constexpr uint32_t kInfinity = 0x7C00;
-    std::vector<Half> halves;  // all that are numbers
-    for (const uint32_t sign : {0x8000u, 0u}) {
-      for (uint32_t bits = 0; bits <= kInfinity; ++bits) halves.push_back({static_cast<uint16_t>(sign | bits)});
-    }
-    report("from_halves", [&](const Kernels& kernels) {
-      std::vector<float> out(halves.size());
-      kernels.from_halves(halves.data(), static_cast<int64_t>(halves.size()), out.data());
-      return out;
-    });
-
-    // Each, and the floats beside the middle between it and the next. Not the middle itself: Bochs 2.7 rounds ties up.
-    std::vector<float> x = random_bits.values(1000, 20);
-    for (size_t i = 0; i + 1 < halves.size(); ++i) {
-      const float a = to_f32(halves[i]), b = to_f32(halves[i + 1]);
-      if (std::isinf(a) || std::isinf(b)) continue;
-      const float middle = (a + b) / 2.0f;
-      x.insert(x.end(), {a, std::nextafter(middle, 1e9f), std::nextafter(middle, -1e9f)});
-    }
-    x.insert(x.end(), {65519.0f, 65521.0f, -65521.0f, 1e30f, INFINITY, -INFINITY});
-    report("to_halves", [&](const Kernels& kernels) {
-      std::vector<Half> out(x.size());
-      kernels.to_halves(x.data(), static_cast<int64_t>(x.size()), out.data());
-      return out;
-    });
+void report_halves() {
+  constexpr uint32_t kInfinity = 0x7C00;
+  std::vector<Half> halves;  // all that are numbers
+  for (const uint32_t sign : {0x8000u, 0u}) {
+    for (uint32_t bits = 0; bits <= kInfinity; ++bits) halves.push_back({static_cast<uint16_t>(sign | bits)});
   }
+  report("from_halves", [&](const Kernels& kernels) {
+    std::vector<float> out(halves.size());
+    kernels.from_halves(halves.data(), static_cast<int64_t>(halves.size()), out.data());
+    return out;
+  });
 
-  int report_all() {
-    std::fprintf(stderr, "instruction sets:");
-    for (const Kernels* const set : runnable_kernels()) std::fprintf(stderr, " %s", set->name);
-    std::fprintf(stderr, "; best: %s\n", kernels().name);
-    for (const FileType& type : kFileTypes) report_products(type);
-    report_quantise();
-    report_rows();
-    report_attention();
-    report_halves();
-    return all_agree ? 0 : 1;
+  // Each, and the floats beside the middle between it and the next. Not the middle itself: Bochs 2.7 rounds ties up.
+  std::vector<float> x = random_bits.values(1000, 20);
+  for (size_t i = 0; i + 1 < halves.size(); ++i) {
+    const float a = to_f32(halves[i]), b = to_f32(halves[i + 1]);
+    if (std::isinf(a) || std::isinf(b)) continue;
+    const float middle = (a + b) / 2.0f;
+    x.insert(x.end(), {a, std::nextafter(middle, 1e9f), std::nextafter(middle, -1e9f)});
   }
+  x.insert(x.end(), {65519.0f, 65521.0f, -65521.0f, 1e30f, INFINITY, -INFINITY});
+  report("to_halves", [&](const Kernels& kernels) {
+    std::vector<Half> out(x.size());
+    kernels.to_halves(x.data(), static_cast<int64_t>(x.size()), out.data());
+    return out;
+  });
+}
+
+int report_all() {
+  std::fprintf(stderr, "instruction sets:");
+  for (const Kernels* const set : runnable_kernels()) std::fprintf(stderr, " %s", set->name);
+  std::fprintf(stderr, "; best: %s\n", kernels().name);
+  for (const FileType& type : kFileTypes) report_products(type);
+  report_quantise();
+  report_rows();
+  report_attention();
+  report_halves();
+  return all_agree ? 0 : 1;
+}
 
 }  // namespace
 }  // namespace sluice::kernels
