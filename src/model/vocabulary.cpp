@@ -12,34 +12,23 @@ namespace {
 constexpr size_t kLongestToken = 1 << 16;
 constexpr int32_t kByteToken = 6;  // llama_token_type
 
-// Pre-tokenizers: how a text is split into words before merges. Those that libllama has code of its own for do not
-// recurse.
-struct PreTokenizer {
-  std::string_view name;
-  bool recursive;
-};
-constexpr PreTokenizer kPreTokenizers[] = {
-    {"gpt-2", false},       {"smollm", false},
-    {"llama-bpe", false},   {"llama3", false},
-    {"llama-v3", false},    {"falcon3", false},
-    {"pixtral", false},     {"qwen2", false},
-    {"megrez", false},      {"deepseek-r1-qwen", false},
-    {"kormo", false},       {"starcoder", false},
-    {"refact", false},      {"codeshell", false},
-    {"minerva-7b", false},  {"exaone", false},
-    {"exaone4", false},     {"stablelm2", false},
-    {"dbrx", false},        {"smaug-bpe", false},
-    {"command-r", false},   {"mpt", false},
-    {"olmo", false},        {"granite-docling", false},
-    {"trillion", false},    {"mellum", false},
-    {"glm4", false},        {"chatglm-bpe", false},
-    {"default", true},      {"falcon", true},
-    {"tekken", true},       {"gpt-4o", true},
-    {"deepseek-llm", true}, {"deepseek-coder", true},
-    {"deepseek-v3", true},  {"seed-coder", true},
-    {"viking", true},       {"poro-chat", true},
-    {"bloom", true},        {"gpt3-finnish", true},
-};
+// Pre-tokenizers, which split a text into words before merges: those that libllama has code of its own for, and those
+// that it runs through std::regex.
+constexpr std::string_view kPlainPreTokenizers =
+    " gpt-2 phi-2 gigachat a.x-4.0 jais mellum exaone4 mpt olmo granite-docling trillion "
+    " smollm starcoder refact codeshell command-r exaone minerva-7b mellum2 "
+    " llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 dbrx smaug-bpe glm4 glm5 chatglm-bpe "
+    " qwen2 megrez deepseek-r1-qwen kormo f2llmv2 stablelm2 hunyuan solar-open grok-2 laguna "
+    " qwen35 kimi-k2 ";
+constexpr std::string_view kRecursivePreTokenizers =
+    " default falcon tekken gpt-4o llama4 kanana2 talkie minimax-m2 "
+    " deepseek-llm deepseek-coder deepseek-v3 hunyuan-dense joyai-llm hy_v4 spark2_5 "
+    " seed-coder bailingmoe bailingmoe2 llada-moe minicpm5 ufakzeka "
+    " viking poro-chat bloom gpt3-finnish ";
+
+bool is_one_of(std::string_view list, std::string_view name) {
+  return !name.empty() && name.find(' ') == name.npos && list.find(" " + std::string(name) + " ") != list.npos;
+}
 
 tl::unexpected<Error> wrong(std::string_view key, const std::string& why) {
   return input_error("metadata key 'tokenizer.ggml." + std::string(key) + "' " + why);
@@ -165,11 +154,9 @@ class Checker {
   Result<bool> read_pre_tokenizer() const {
     SLUICE_TRY(const auto name, header_.optional_string("tokenizer.ggml.pre"));
     const std::string_view wanted = name && !name->empty() ? *name : "default";
-    const auto* found = std::find_if(std::begin(kPreTokenizers), std::end(kPreTokenizers),
-                                     [&](const PreTokenizer& p) { return p.name == wanted; });
-    if (found == std::end(kPreTokenizers))
-      return wrong("pre", "is '" + std::string(wanted.substr(0, 32)) + "', which is not known");
-    return found->recursive;
+    if (is_one_of(kPlainPreTokenizers, wanted)) return false;
+    if (is_one_of(kRecursivePreTokenizers, wanted)) return true;
+    return wrong("pre", "is '" + std::string(wanted.substr(0, 32)) + "', which is not known");
   }
 
   const gguf::Header& header_;

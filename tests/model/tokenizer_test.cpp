@@ -204,7 +204,9 @@ INSTANTIATE_TEST_SUITE_P(
     Models, TokenizerOf,
     testing::Values(Subject{"BytePairs", "gpt2", "qwen2"}, Subject{"BytePairsGpt2", "gpt2", "gpt-2"},
                     Subject{"BytePairsDefault", "gpt2", "default"}, Subject{"BytePairsLlama3", "gpt2", "llama-bpe"},
-                    Subject{"SentencePiece", "llama", ""}, Subject{"DefaultModel", nullptr, nullptr}),
+                    Subject{"BytePairsQwen35", "gpt2", "qwen35"}, Subject{"BytePairsKimi", "gpt2", "kimi-k2"},
+                    Subject{"BytePairsMiniCpm", "gpt2", "minicpm5"}, Subject{"SentencePiece", "llama", ""},
+                    Subject{"DefaultModel", nullptr, nullptr}),
     [](const auto& info) { return std::string(info.param.name); });
 
 Tokenizer tiny_tokenizer(TinyModelSpec spec = {}) {
@@ -267,7 +269,8 @@ TEST(CheckVocabulary, NamesBothFilesAndTheFirstTokenThatDiffers) {
 
 // libllama's std::regex needs a deep stack for this.
 TEST(Tokenizer, VeryLongWords) {
-  for (const char* pre : {"default", "tekken", "qwen2"}) {
+  for (const char* pre : {"default", "tekken", "qwen2", "qwen35", "kimi-k2", "laguna", "minicpm5", "spark2_5",
+                          "bailingmoe", "ufakzeka"}) {
     TinyModelSpec spec;
     spec.pre_tokenizer = pre;
     const Tokenizer tokenizer = tiny_tokenizer(spec);
