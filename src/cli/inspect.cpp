@@ -141,6 +141,7 @@ Result<nlohmann::json> describe(const ModelFile& model, const Tokenizer& tokeniz
        {"kv_bytes_per_token_f16", 2LL * h.n_layers * h.values_of_cell()},
        {"exactness", name(kCpuExactness)},
        {"max_stages", h.n_layers}});
+  j["predicts_further"] = HeadFile::open(model.path(), model).has_value();
   SLUICE_TRY_STATUS(add_memory(model, j));
   add_speculators(model, tokenizer, j);
   return j;
@@ -273,6 +274,7 @@ std::string for_people(const nlohmann::json& j) {
   line("model", fmt::format("{}, architecture {}, {}", text("model"), text("architecture"), text("type")));
   lines.add_size();
   lines.add_shape();
+  if (j["predicts_further"].get<bool>()) line("further", "a layer that predicts one token more: --source mtp");
   line("vocabulary", fmt::format("{} tokens, bos {}, eos {}, chat template: {}", text("vocabulary"), text("bos"),
                                  text("eos"), j["chat_template"].get<bool>() ? "yes" : "no"));
   line("context",

@@ -116,7 +116,7 @@ void HeadFeed::add_node(const Request& request, NodeId node, Residency& there, B
       if (timing_ > 0)
         batch.features.push_back({.row = row.index, .cell = speculation.target.find(node)->cell, .depth = timing_});
       break;
-    default:  // EAGLE: the token before the root has been verified
+    default:  // EAGLE, a further layer: the token before the root has been verified
       if (node == speculation.tree.root().id && !speculation.target.committed().empty())
         batch.features.push_back({.row = row.index, .cell = speculation.target.committed().back()});
   }

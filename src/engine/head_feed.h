@@ -26,7 +26,7 @@ class HeadFeed {
   size_t rows_at_hand(const Request& request, size_t there) const;
   // Whether a guess at the node's children can be made now. SPD's module guesses once the node has entered the target
   // and its ancestors have got as far as they were when it was trained; an exit, once the node has passed it; EAGLE's
-  // heads guess anywhere. REQUIRES: knows_committed().
+  // heads and a model's further layer guess anywhere. REQUIRES: knows_committed().
   bool can_guess(const Request& request, NodeId node) const;
 
   // Of a sequence that is cut where the head keeps `kept` tokens: how many of them the target may keep. What it
@@ -40,7 +40,9 @@ class HeadFeed {
   void add_node(const Request& request, NodeId node, Residency& there, Batch& batch) const;
 
  private:
-  bool takes_token_before() const { return kind_ == HeadKind::kEagle3 || kind_ == HeadKind::kPEagle; }
+  bool takes_token_before() const {
+    return kind_ == HeadKind::kEagle3 || kind_ == HeadKind::kPEagle || kind_ == HeadKind::kMtp;
+  }
   bool passed(BatchId batch, int32_t stage) const { return batch <= passed_[static_cast<size_t>(stage)]; }
   // The target's cell whose states committed token i takes; none for the first one of an EAGLE head.
   Cell cell_of_committed(const Request& request, size_t i) const;

@@ -24,7 +24,11 @@ class MeansAtHand {
  public:
   // head: what kind the last of the models that draft is, if it is one; n_drafts: of the others.
   MeansAtHand(size_t n_drafts, std::optional<HeadKind> head, std::shared_ptr<const KnownText> corpus)
-      : sources_{.n_drafts = n_drafts, .head = head.has_value(), .corpus = std::move(corpus)}, head_(head) {}
+      : sources_{.n_drafts = n_drafts,
+                 .head = head.has_value(),
+                 .mtp = head == HeadKind::kMtp,
+                 .corpus = std::move(corpus)},
+        head_(head) {}
 
   // Errors (kInput): an unknown method or source, one that needs a model or head that is not there, a rule of
   // verification that is not defined for the method.

@@ -112,6 +112,7 @@ std::vector<std::string> drafting_methods() {
 }
 
 std::string method_of(HeadKind kind) {
+  if (kind == HeadKind::kMtp) return "surge";  // it drafts token by token, as a draft model does
   const auto names = names_of([&](const MethodTraits& traits) { return traits.head == kind; });
   SLUICE_CHECK(!names.empty(), "a method for every kind of head");
   return names.front();

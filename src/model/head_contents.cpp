@@ -41,7 +41,7 @@ class Reader {
     if (version != 1) return keys_.wrong("version", "is " + std::to_string(version) + "; 1 is needed");
     SLUICE_TRY(const std::string kind, keys_.text("kind"));
     const auto found = value_of(kHeadKinds, kind);
-    if (!found || found == HeadKind::kEagle3)
+    if (!found || found == HeadKind::kEagle3 || found == HeadKind::kMtp)
       return keys_.wrong("kind", "is '" + displayed(kind) + "'; spd, p-eagle, exit and draft are known");
     p_.kind = *found;
     SLUICE_TRY_STATUS(read_target());
@@ -135,6 +135,7 @@ class Reader {
         return {};
       }
       case HeadKind::kEagle3:
+      case HeadKind::kMtp:
         break;
     }
     SLUICE_CHECK(false, "a kind that our files have");

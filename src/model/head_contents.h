@@ -16,6 +16,10 @@ namespace sluice {
 inline constexpr ModelFamily kHeadFamily = {
     .architecture = "sluice-head", .rope_pairing = RopeParameters::Pairing::kAdjacent, .values_as_keys = true};
 
+// Names of kind mtp, which are our own: the tensors of a model's further layer stand under them.
+inline constexpr const char *kMtpProjection = "fc.weight", *kMtpHiddenNorm = "hidden_norm.weight",
+                            *kMtpEmbeddingNorm = "embedding_norm.weight", *kMtpFeatureNorm = "feature_norm.weight";
+
 struct HeadContents {
   Shards shards;
   TensorPlaces places;
@@ -36,12 +40,12 @@ Status read_head_parameters(HeadContents& head);
 // (kInput) name the file.
 Status claim_target(HeadContents& head, const ModelFile& target);
 
-// A tensor of a head and where it is to be entered: a matrix [n_out, n_in], or with n_out = 0 a vector [n_in].
+// A tensor of a head and where it is to be entered.
 struct HeadTensor {
   std::string name;
   Tensor* place;
   Need need;
-  int64_t n_in = 0, n_out = 0;
+  TensorShape shape;
 };
 inline constexpr const char* kDraftToTarget = "d2t";
 

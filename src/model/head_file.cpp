@@ -22,6 +22,12 @@ Result<HeadFile> HeadFile::inspect(const std::string& path) {
 }
 
 Result<HeadFile> HeadFile::open(const std::string& path, const ModelFile& target) {
+  if (path == target.path()) {
+    auto contents = std::make_unique<Contents>();
+    SLUICE_TRY(contents->head, target.further_layer());
+    contents->target = &target;
+    return HeadFile(std::move(contents));
+  }
   SLUICE_TRY(HeadFile file, inspect(path));
   SLUICE_TRY_STATUS(claim_target(file.contents_->head, target));
   file.contents_->target = &target;
@@ -38,7 +44,12 @@ const HeadTarget& HeadFile::target() const { return contents_->head.target; }
 
 std::string HeadFile::general_type() const { return contents_->head.places.general_type(); }
 int64_t HeadFile::parameter_count() const { return contents_->head.places.parameter_count(); }
-uint64_t HeadFile::file_bytes() const { return bytes_of(contents_->head.shards); }
+uint64_t HeadFile::file_bytes() const {
+  if (parameters().kind != HeadKind::kMtp) return bytes_of(contents_->head.shards);
+  uint64_t bytes = 0;  // of its model's file
+  for (const auto& [name, at] : contents_->head.places.all()) bytes += at.info->bytes;
+  return bytes;
+}
 std::vector<std::shared_ptr<const OpenFile>> HeadFile::files() const { return files_of(contents_->head.shards); }
 std::vector<MetadataEntry> HeadFile::metadata() const {
   return metadata_entries(contents_->head.shards.front()->header);

@@ -11,12 +11,12 @@
 
 namespace sluice {
 
-enum class HeadKind : uint8_t { kSpd, kEagle3, kPEagle, kExit, kDraft };
-inline constexpr Choice<HeadKind> kHeadKinds[] = {{"spd", HeadKind::kSpd},
-                                                  {"eagle3", HeadKind::kEagle3},
-                                                  {"p-eagle", HeadKind::kPEagle},
-                                                  {"exit", HeadKind::kExit},
-                                                  {"draft", HeadKind::kDraft}};
+// kMtp: the layer behind the others with which a model's file may come, and which was trained with it to predict one
+// token further (multi-token prediction; DeepSeek-V3, section 2.2).
+enum class HeadKind : uint8_t { kSpd, kEagle3, kPEagle, kExit, kDraft, kMtp };
+inline constexpr Choice<HeadKind> kHeadKinds[] = {{"spd", HeadKind::kSpd},        {"eagle3", HeadKind::kEagle3},
+                                                  {"p-eagle", HeadKind::kPEagle}, {"exit", HeadKind::kExit},
+                                                  {"draft", HeadKind::kDraft},    {"mtp", HeadKind::kMtp}};
 inline const char* name(HeadKind kind) { return name_of(kHeadKinds, kind); }
 
 struct HeadParameters {
@@ -26,12 +26,12 @@ struct HeadParameters {
   // The target's token of each row of logits, ascending; empty: row i is token i.
   std::vector<Token> vocabulary;
   // The layers of the target whose states the head reads (l: after layer l, 0: the token embedding). spd: by depth 0 …
-  // n; eagle3, p-eagle: one list of three; exit: one list of one; draft: none.
+  // n; eagle3, p-eagle: one list of three; exit, mtp: one list of one; draft: none.
   std::vector<std::vector<int32_t>> taps;
 
   std::vector<int32_t> cuts;  // spd: the first layers of its n stages, then the number of layers
   bool full_attention = false, output_timing = false, shared_fc = false;  // spd
-  // spd: states are divided by their root mean square before `fc`; eagle3, p-eagle: HeadWeights::feature_norm is there.
+  // spd: states are divided by their root mean square before `fc`; the others: HeadWeights::feature_norm is there.
   bool feature_norm = false;
   bool norm_before_residual = false;  // eagle3
   int32_t groups = 0;                 // p-eagle: K_train
@@ -55,10 +55,13 @@ struct HeadWeights {
   // In eagle3 and p-eagle the first layer's q, k and v have 2 d_model columns: the normed embedding, then the normed
   // hidden state; its attention_norm is of the embedding.
   std::vector<LayerWeights> layers;
-  Tensor hidden_norm;      // [d_model] eagle3, p-eagle: of the hidden state
-  Tensor feature_norm;     // [3 d_model] eagle3, p-eagle: of the concatenated states, if they are normed before `fc`
+  Tensor hidden_norm;      // [d_model] eagle3, p-eagle, mtp: of the hidden state
+  Tensor embedding_norm;   // [d_model] mtp: of the embedding
+  Tensor feature_norm;     // eagle3, p-eagle: [3 d_model], of the concatenated states, if they are normed before `fc`;
+                           // mtp: [d_model], the target's output norm
   std::vector<Tensor> fc;  // spd: by depth 0 … n, [d_model, taps x d_model] (shared: the same one several times; with
-                           // output timing the first is empty); eagle3, p-eagle: one, [d_model, 3 d_model]
+                           // output timing the first is empty); eagle3, p-eagle: one, [d_model, 3 d_model]; mtp: one,
+                           // [d_model, 2 d_model], of the normed embedding and the normed hidden state
   Tensor mask_hidden, mask_embedding;  // p-eagle: [groups or 1, d_model] and [d_model]
   Tensor token_embedding;              // [n_vocab, d_model]; not of an exit
   Tensor output_norm, output;          // [d_model], [n_guessable(), d_model]
@@ -69,7 +72,8 @@ class HeadFile {
  public:
   // Checks everything as ModelFile::open does, and that the head belongs to `target`: its fingerprint, or of an eagle3
   // head that has none, or where only part of the target is there, its sizes. `target` must outlive this. Errors
-  // (kInput) name the file and what is wrong: a head of another model says of which.
+  // (kInput) name the file and what is wrong: a head of another model says of which. The target's own file: its layer
+  // that predicts further tokens, if it has one.
   static Result<HeadFile> open(const std::string& path, const ModelFile& target);
 
   // The same without the target, to look at what the file says: everything but whether the target fits has been

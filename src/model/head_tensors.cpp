@@ -27,6 +27,14 @@ class Table {
         add("token_embd.weight", w_.token_embedding, Need::kOptional, d_, p_.hparams.n_vocab);
         add_masks();
         break;
+      case HeadKind::kMtp:
+        add("token_embd.weight", w_.token_embedding, Need::kOptional, d_, p_.hparams.n_vocab);
+        add(kMtpFeatureNorm, w_.feature_norm, Need::kRequired, d_);
+        add(kMtpHiddenNorm, w_.hidden_norm, Need::kRequired, d_);
+        add(kMtpEmbeddingNorm, w_.embedding_norm, Need::kRequired, d_);
+        w_.fc.resize(1);
+        add(kMtpProjection, w_.fc[0], Need::kRequired, 2 * d_, d_);
+        break;
       case HeadKind::kExit:
       case HeadKind::kDraft:
         break;
@@ -39,19 +47,23 @@ class Table {
 
  private:
   void add(const std::string& name, Tensor& place, Need need, int64_t n_in, int64_t n_out = 0) {
-    table_.push_back({name, &place, need, n_in, n_out});
+    table_.push_back({name, &place, need, {n_in, n_out}});
   }
 
   void add_layers() {
     w_.layers.resize(static_cast<size_t>(p_.hparams.n_layers));
     const bool pairs = p_.kind == HeadKind::kEagle3 || p_.kind == HeadKind::kPEagle;
+    const bool is_targets = p_.kind == HeadKind::kMtp;
+    const ModelFamily& family = is_targets ? *find_family(p_.hparams.architecture) : kHeadFamily;
     for (int32_t i = 0; i < p_.hparams.n_layers; ++i)
-      for (const LayerTensor& rule : layer_tensors(p_.hparams, kHeadFamily, i)) {
-        if (rule.need == Need::kOptional) continue;  // biases
+      for (const LayerTensor& rule : layer_tensors(p_.hparams, family, i)) {
+        if (rule.need == Need::kOptional && !is_targets) continue;  // biases
         LayerWeights& layer = w_.layers[static_cast<size_t>(i)];
         Tensor& place = layer.*rule.member;
         const bool doubled = pairs && i == 0 && (&place == &layer.q || &place == &layer.k || &place == &layer.v);
-        add(layer_tensor_name(i, rule.name), place, Need::kRequired, doubled ? 2 * rule.n_in : rule.n_in, rule.n_out);
+        TensorShape shape = shape_of(rule);
+        if (doubled) shape.n_in *= 2;
+        table_.push_back({layer_tensor_name(i, rule.name), &place, rule.need, shape});
       }
   }
 
@@ -102,7 +114,7 @@ Status check_head_tensors(const HeadContents& head) {
     if (!at && rule.need == Need::kRequired) return input_error("tensor '" + rule.name + "' is missing");
     if (!at) continue;
     known.insert(rule.name);
-    SLUICE_TRY_STATUS(check_tensor(*at.info, {rule.n_in, rule.n_out}));
+    SLUICE_TRY_STATUS(check_tensor(*at.info, rule.shape));
   }
   for (const auto& [name, at] : head.places.all())
     if (!known.contains(name))

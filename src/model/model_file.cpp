@@ -134,6 +134,37 @@ Result<ModelFile> ModelFile::open_draft(const std::string& path, const ModelFile
   return ModelFile(std::move(contents));
 }
 
+Result<HeadContents> ModelFile::further_layer() const {
+  const HyperParameters& h = contents_->hparams;
+  if (h.n_further_layers != 1)
+    return input_error(path() + ": has " + (h.n_further_layers == 0 ? "no layer" : "several layers") +
+                       " to predict further tokens; --source mtp needs a file with one (nextn_predict_layers 1)");
+  HeadContents head{.shards = contents_->shards, .places = {}, .parameters = {}, .target = {}};
+  HeadParameters& p = head.parameters;
+  p.kind = HeadKind::kMtp;
+  p.hparams = h;
+  p.hparams.n_layers = 1;
+  p.hparams.n_further_layers = p.hparams.mixture.n_dense_layers = 0;
+  p.hparams.sees_window.clear();
+  p.taps = {{h.n_layers}};
+  p.feature_norm = true;
+  head.target = {.name = h.name, .fingerprint = "", .n_layers = h.n_layers, .d_model = h.d_model, .n_vocab = h.n_vocab};
+  const auto take = [&](const std::string& name, const std::string& as) {
+    if (const Place at = contents_->places.find(name)) head.places.add(as, at);
+  };
+  for (const LayerTensor& rule : layer_tensors(p.hparams, *contents_->family, 0))
+    take(layer_tensor_name(h.n_layers, rule.name), layer_tensor_name(0, rule.name));
+  const std::pair<const char*, const char*> names[] = {
+      {"nextn.eh_proj.weight", kMtpProjection},       {"nextn.enorm.weight", kMtpEmbeddingNorm},
+      {"nextn.hnorm.weight", kMtpHiddenNorm},         {"nextn.embed_tokens.weight", kTokenEmbedding},
+      {"nextn.shared_head_norm.weight", kOutputNorm}, {"nextn.shared_head_head.weight", kOutput}};
+  for (const auto& [name, as] : names) take(layer_tensor_name(h.n_layers, name), as);
+  take(kOutputNorm, kMtpFeatureNorm);
+  if (const auto status = check_head_tensors(head); !status)
+    return input_error(path() + ": the layer that predicts further tokens: " + status.error().message);
+  return head;
+}
+
 ModelFile::ModelFile(std::unique_ptr<Contents> contents) : contents_(std::move(contents)) {}
 ModelFile::ModelFile(ModelFile&&) noexcept = default;
 ModelFile& ModelFile::operator=(ModelFile&&) noexcept = default;

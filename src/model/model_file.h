@@ -144,6 +144,7 @@ struct LayerWeights {
 };
 
 class ModelFile;
+struct HeadContents;
 
 // The mapped weights of one stage. Maps only the file's pages that hold them; unmapped when this goes.
 class StageWeights {
@@ -248,6 +249,10 @@ class ModelFile {
   Result<StageWeights> map(LayerRange range, bool with_embedding, bool with_head) const;
 
  private:
+  friend class HeadFile;
+  // The layer that predicts further tokens, as a head of kind mtp. Errors (kInput) name the file: it has none, or more
+  // than one, or not all of it.
+  Result<HeadContents> further_layer() const;
   struct Contents;
   explicit ModelFile(std::unique_ptr<Contents> contents);
   std::unique_ptr<Contents> contents_;

@@ -71,6 +71,8 @@ class Assembler {
 
   // Comes behind all draft models.
   Result<RemotePlan::Head> remote_head(const HeadFile& file) const {
+    if (file.parameters().kind == HeadKind::kMtp)
+      return input_error("--source mtp is a layer of the model's own file and computed here: give the head no host");
     const size_t i = parts_.drafts.size();
     PipelineOptions options = draft_options(parts_.tokenizer->size());
     options.stage.threads = parts_.head_host->threads > 0 ? parts_.head_host->threads : parts_.host_threads;

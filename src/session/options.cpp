@@ -13,8 +13,11 @@ namespace {
 
 Status check_sources(const SessionOptions& options) {
   const std::vector<SourceKind>& asked = options.request.sources;
+  const bool given = !options.heads.empty(), further = std::ranges::count(asked, SourceKind::kMtp) > 0;
   SLUICE_TRY_STATUS(
-      make_sources(asked, {options.drafts.size(), !options.heads.empty()}, false).map([](const auto&) {}));
+      make_sources(asked, {.n_drafts = options.drafts.size(), .head = given || further, .mtp = further && !given},
+                   false)
+          .map([](const auto&) {}));
   if (options.ngram_corpus.empty() || asked.empty() || std::ranges::count(asked, SourceKind::kNgram) > 0) return {};
   return input_error("--ngram-corpus is for n-grams, which --source leaves out: add ngram to it, as in ngram," +
                      std::string(name_of(kSources, asked.front())));
@@ -92,6 +95,8 @@ Status check(const SessionOptions& options) {
   if (!options.memo.empty() && !options.lazy())
     return input_error("--memo keeps the results of --compute lazy, for stored too");
   SLUICE_TRY_STATUS(check(options.request.method_options));
+  if (std::ranges::count(options.request.sources, SourceKind::kMtp) > 0 && options.lazy())
+    return input_error("--compute lazy and stored compute no hidden states, which --source mtp reads: leave it out");
   if (!options.heads.empty() && options.lazy())
     return input_error("--compute lazy and stored compute no hidden states, which --head reads: leave it out");
   if (options.drafts.size() > policy::kMostDrafts)

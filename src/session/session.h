@@ -124,6 +124,7 @@ class Session {
   std::optional<std::string> shipped_draft() const;
   Result<bool> take_shipped_head(const std::string& method, bool for_auto);
   Status take_head_of_auto();
+  Status take_further_layer();
   Status check_source_head() const;
   Status take_cuts();
   Status take_plan();

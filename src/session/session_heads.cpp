@@ -21,8 +21,11 @@ bool runs_with(const HeadParameters& head, const SessionOptions& options) {
   return options.cuts.empty() ? options.stages == head.stages() : options.cuts == inner_cuts(head);
 }
 
+bool asks_for(const SessionOptions& options, SourceKind source) {
+  return std::ranges::count(options.request.sources, source) > 0;
+}
 bool head_asked_for(const SessionOptions& options) {
-  return std::ranges::count(options.request.sources, SourceKind::kHead) > 0;
+  return asks_for(options, SourceKind::kHead) || asks_for(options, SourceKind::kMtp);
 }
 
 // The kind of head that a method cannot do without.
@@ -49,6 +52,9 @@ Status Session::open_head(const std::string& path) {
 }
 
 Status Session::open_heads(Heads heads) {
+  if (asks_for(options_, SourceKind::kMtp)) {
+    options_.heads = {model_->path()};
+  }
   for (const std::string& head : options_.heads) SLUICE_TRY_STATUS(open_head(head));
   if (!heads_.empty()) auto_head_ = heads_.front().parameters().kind;
   if (heads == Heads::kGivenOrShipped) SLUICE_TRY_STATUS(take_shipped());
@@ -113,10 +119,18 @@ Status Session::take_head_of_auto() {
   if (!there) {
     SLUICE_TRY(there, take_shipped_head(method_of(*kind), /*for_auto=*/true));
   }
-  if (!there) return {};
+  if (!there) return take_further_layer();
   auto_head_ = kind;
   if (kind == HeadKind::kEagle3) auto_p_min_ = policy::kSureChain;
   return {};
+}
+
+// The layer that came with the model, if one did.
+Status Session::take_further_layer() {
+  if (!HeadFile::open(model_->path(), *model_)) return {};
+  options_.heads = {model_->path()};
+  auto_head_ = HeadKind::kMtp;
+  return open_head(model_->path());
 }
 
 Status Session::check_source_head() const {

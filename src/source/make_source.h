@@ -13,22 +13,26 @@
 
 namespace sluice {
 
-enum class SourceKind : uint8_t { kNgram, kDraft, kHead };
-inline constexpr Choice<SourceKind> kSources[] = {
-    {"ngram", SourceKind::kNgram}, {"draft", SourceKind::kDraft}, {"head", SourceKind::kHead}};
+// kMtp: the head that is a layer of the model's own file.
+enum class SourceKind : uint8_t { kNgram, kDraft, kHead, kMtp };
+inline constexpr Choice<SourceKind> kSources[] = {{"ngram", SourceKind::kNgram},
+                                                  {"draft", SourceKind::kDraft},
+                                                  {"head", SourceKind::kHead},
+                                                  {"mtp", SourceKind::kMtp}};
 
 // Where a method's guesses come from: the text itself, a draft model or a head on its own worker, or both, fused.
 struct SourceSlot {
   std::unique_ptr<Source> local;  // answers at once
   std::optional<size_t> draft;    // which of the draft models, the smallest being 0; answers when it has computed
   bool is_head = false;           // `draft` is the head, which comes after the draft models
+  bool is_mtp = false;            // of kind mtp
   std::string name() const;
 };
 
 // What a method's sources can be made of.
 struct SourcesAtHand {
   size_t n_drafts = 0;
-  bool head = false;
+  bool head = false, mtp = false;           // mtp: the head is of that kind
   std::shared_ptr<const KnownText> corpus;  // that n-grams know beside the text itself; may be none
 };
 

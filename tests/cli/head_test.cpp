@@ -268,6 +268,43 @@ TEST(Head, OneOfAKindIsGivenAndTheMethodChooses) {
                     {"--source head", "specpipe", "give one"}));
 }
 
+// The layer that comes with a model is its own head: asked for by --source, and taken by auto.
+TEST(Head, AModelsFurtherLayerDraftsForIt) {
+  const std::string path = write_tiny_model(with_experts({}, "glm4moe"), temp_path("further.gguf"));
+  const auto run = [&](const Program::Arguments& more) {
+    Program::Arguments arguments = {"run", "-m", path, "--threads", "1", "-n", "20", "--ignore-eos", "--json", "hello"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Ran ran = run_program(arguments);
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    return json::parse(ran.out, nullptr, false);
+  };
+  const json plain = run({"--method", "ar"});
+  for (const char* method : {"sd", "specpipe", "surge"}) {
+    const json said = run({"--method", method, "--source", "mtp", "--stages", "2"});
+    EXPECT_EQ(said["source"], "mtp") << method;
+    EXPECT_EQ(said["tokens"], plain["tokens"]) << method;
+    if (method == std::string("sd")) {  // the others ask where that pays
+      EXPECT_GT(said["drafted"], 0);
+    }
+  }
+  EXPECT_EQ(run({"--method", "surge", "--source", "ngram,mtp"})["source"], "ngram+mtp");
+  EXPECT_EQ(run({"--stages", "2"})["tokens"], plain["tokens"]);
+  const Ran inspected = run_program({"inspect", path});
+  EXPECT_NE(inspected.out.find("predicts one token more: --source mtp"), std::string::npos) << inspected.out;
+  EXPECT_EQ(json::parse(run_program({"inspect", path, "--json"}).out)["predicts_further"], true);
+
+  const auto refused = [&](const std::string& model, const Program::Arguments& more) {
+    Program::Arguments arguments = {"run", "-m", model, "hello"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments);
+  };
+  EXPECT_TRUE(fails(refused(small_model(), {"--source", "mtp"}), 2, {"has no layer to predict further tokens"}));
+  EXPECT_TRUE(fails(refused(path, {"--source", "head,mtp"}), 2, {"names one head twice"}));
+  EXPECT_TRUE(fails(refused(path, {"--source", "mtp", "--head", path}), 2, {"--head gives another"}));
+  EXPECT_TRUE(fails(refused(path, {"--source", "mtp", "--executor", "virtual", "--compute", "lazy"}), 2,
+                    {"which --source mtp reads"}));
+}
+
 TEST(Head, WhatDoesNotFitIsRefused) {
   const auto run = [](std::vector<std::string> more) {
     std::vector<std::string> arguments = {"run", "-m", small_model(), "-n", "2", "hello"};

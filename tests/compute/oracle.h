@@ -24,6 +24,10 @@ class Oracle {
   // Teacher-forced logits of one text, computed in batches of `width` tokens. May be called by several threads at once.
   Logits logits(std::span<const Token> tokens, int32_t width);
 
+  // Those of the layer that predicts one token further, after tokens[1], tokens[2], … each beside the target's state of
+  // the token before; then after n tokens more, the likeliest ones by itself, each beside its own state.
+  Logits further_logits(std::span<const Token> tokens, int32_t n);
+
  private:
   struct Free {
     void operator()(llama_model* m) const { llama_model_free(m); }

@@ -78,6 +78,56 @@ INSTANTIATE_TEST_SUITE_P(Families, OtherLayers,
                            return name;
                          });
 
+// The layer that came with the model drafts for every method that asks it.
+class FurtherLayer : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FurtherLayer, EveryMethodThatItDraftsForGivesTheTokensOfPlainDecoding) {
+  const Opened& model = six_layers_of(GetParam());
+  const auto head = HeadFile::open(model.model.path(), model.model);
+  ASSERT_TRUE(head) << head.error().message;
+  int64_t drafted = 0;
+  for (const std::vector<SourceKind>& sources :
+       std::vector<std::vector<SourceKind>>{{SourceKind::kMtp}, {SourceKind::kNgram, SourceKind::kMtp}})
+    for (const float temperature : {0.0f, 1.0f}) {
+      const auto expected = plain_decoding(model, request("ar", temperature, 1));
+      for (const char* method : {"sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"})
+        for (const int32_t stages : {1, 3, 6})
+          for (const bool threads : {false, true}) {
+            const PipelineSpec setup{.stages = stages, .threads = threads, .head = &*head};
+            RequestSpec spec = request(method, temperature, 8);
+            spec.sources = sources;
+            const auto engine = make_engine(model, setup);
+            const RequestId id = submit(*engine, spec);
+            finish(*engine);
+            EXPECT_EQ(answer(*engine, id), expected) << describe(setup) << "; " << describe(spec);
+            drafted += engine->request(id).stats.drafted;
+          }
+    }
+  EXPECT_GT(drafted, 2000);
+}
+
+TEST_P(FurtherLayer, GoesOnInTheNextTurn) {
+  const Opened& model = six_layers_of(GetParam());
+  const auto head = HeadFile::open(model.model.path(), model.model);
+  ASSERT_TRUE(head) << head.error().message;
+  const auto engine = make_engine(model, {.stages = 2, .head = &*head});
+  RequestSpec spec = request("surge", 0.0f, 8);
+  spec.sources = {SourceKind::kMtp};
+  const RequestId first = submit(*engine, spec);
+  finish(*engine);
+  const auto said = answer(*engine, first);
+  spec.prompt.insert(spec.prompt.end(), said.begin(), said.begin() + 11);
+  spec.prompt.push_back(3 + 'x');
+  spec.continues = first;
+  const RequestId second = submit(*engine, spec);
+  finish(*engine);
+  EXPECT_GT(engine->request(second).stats.reused_tokens, 0);
+  spec.continues.reset();
+  EXPECT_EQ(answer(*engine, second), plain_decoding(model, spec));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FurtherLayer, ::testing::Values("glm4moe", "deepseek2"));
+
 class StoriesOfOtherLayers : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(StoriesOfOtherLayers, GiveEveryRequestTheTokensOfPlainDecoding) {

@@ -10,8 +10,9 @@ using Names = std::vector<std::string>;
 
 // The slots, as "ngram", "draft 0" or "ngram+draft 1".
 Names slots(const std::vector<SourceKind>& asked, size_t n_drafts, bool hierarchy, bool head = false,
-            bool wants_head = false) {
-  const auto made = make_sources(asked, {n_drafts, head, nullptr}, hierarchy, wants_head);
+            bool wants_head = false, bool mtp = false) {
+  const auto made =
+      make_sources(asked, {.n_drafts = n_drafts, .head = head, .mtp = mtp, .corpus = nullptr}, hierarchy, wants_head);
   EXPECT_TRUE(made);
   Names all;
   for (const SourceSlot& slot : *made)
@@ -19,8 +20,9 @@ Names slots(const std::vector<SourceKind>& asked, size_t n_drafts, bool hierarch
   return all;
 }
 
-std::string error_of(const std::vector<SourceKind>& asked, size_t n_drafts) {
-  const auto made = make_sources(asked, {n_drafts, false, nullptr}, false);
+std::string error_of(const std::vector<SourceKind>& asked, size_t n_drafts, bool head = false, bool mtp = false) {
+  const auto made =
+      make_sources(asked, {.n_drafts = n_drafts, .head = head, .mtp = mtp, .corpus = nullptr}, /*hierarchy=*/false);
   if (made) return "";
   EXPECT_EQ(made.error().kind, ErrorKind::kInput);
   return made.error().message;
@@ -48,6 +50,9 @@ TEST(MakeSources, RefusesWhatItDoesNotHave) {
   EXPECT_EQ(error_of({kDraft, kDraft}, 1), "--source names draft twice");
   EXPECT_EQ(error_of({kDraft}, 0), "--source draft needs a model: add --draft FILE");
   EXPECT_EQ(error_of({kHead}, 1), "--source head needs a trained head: add --head FILE");
+  EXPECT_NE(error_of({kMtp}, 0).find("it was not opened with the model"), std::string::npos);
+  EXPECT_NE(error_of({kMtp}, 0, true).find("--head gives another"), std::string::npos);
+  EXPECT_EQ(error_of({kHead, kMtp}, 0, true, true), "--source head,mtp names one head twice");
 }
 
 TEST(MakeSources, AHeadComesAfterTheDraftModels) {
@@ -56,6 +61,8 @@ TEST(MakeSources, AHeadComesAfterTheDraftModels) {
   EXPECT_EQ(slots({}, 2, false, true, true), Names{"head 2"}) << "but not where the method is made for the head";
   EXPECT_EQ(slots({kNgram, kHead}, 1, false, true), Names{"ngram+head 1"});
   EXPECT_EQ(slots({kNgram}, 1, false, true, true), Names{"ngram"});
+  EXPECT_EQ(slots({kNgram, kMtp}, 0, false, true, false, true), Names{"ngram+mtp 0"});
+  EXPECT_EQ(slots({kMtp}, 1, true, true, false, true), Names{"mtp 1"});
 }
 
 }  // namespace

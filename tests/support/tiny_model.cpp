@@ -61,6 +61,10 @@ std::vector<uint8_t> encode(ggml_type type, const std::vector<float>& values, in
   return bytes;
 }
 
+bool predicts_further(const TinyModelSpec& spec) {
+  return spec.architecture == "glm4moe" || spec.architecture == "deepseek2";
+}
+
 // All tensors of the model that `spec` describes.
 class Weights {
  public:
@@ -71,7 +75,7 @@ class Weights {
     const int64_t d = spec_.d_model, head = spec_.head_dim, n_q = spec_.n_heads * head, n_kv = spec_.n_kv_heads * head;
     const float output_deviation = spec_.output_scale / std::sqrt(static_cast<float>(d));
     add("token_embd.weight", spec_.embedding_type, d, n_vocab, 0.0f, spec_.tied ? output_deviation : 1.0f);
-    for (int32_t i = 0; i < spec_.n_layers + (is_glm() ? 1 : 0); ++i) {
+    for (int32_t i = 0; i < spec_.n_layers + (predicts_further(spec_) ? 1 : 0); ++i) {
       const std::string layer = "blk." + std::to_string(i) + ".";
       if (i == spec_.n_layers) further_layer(layer);
       vector(layer + "attn_norm.weight", d, 1.0f);
@@ -142,10 +146,14 @@ class Weights {
     matrix(layer + "attn_v_b.weight", rank, spec_.latent_value, n);
     matrix(layer + "attn_output.weight", n * spec_.latent_value, d);
   }
-  // What the layer that predicts further tokens has besides what the others have.
+  // What the layer that predicts further tokens has besides what the others have. It begins with little more than the
+  // embedding, as the model does, and so guesses what that says now and then.
   void further_layer(const std::string& layer) {
     const int64_t d = spec_.d_model;
-    matrix(layer + "nextn.eh_proj.weight", 2 * d, d);
+    const std::string name = layer + "nextn.eh_proj.weight";
+    auto projection = random_values(spec_.seed, name, 2 * d * d, 0.0f, 0.1f / std::sqrt(static_cast<float>(d)));
+    for (int64_t i = 0; i < d; ++i) projection[static_cast<size_t>(i * 2 * d + i)] += 1.0f;
+    tensors_.push_back({name, spec_.type, {2 * d, d, 1}, encode(spec_.type, projection, 2 * d)});
     vector(layer + "nextn.enorm.weight", d, 1.0f);
     vector(layer + "nextn.hnorm.weight", d, 1.0f);
   }
@@ -227,7 +235,8 @@ void set_metadata(gguf_context* file, const TinyModelSpec& spec, const TinyVocab
   };
   gguf_set_val_str(file, "general.architecture", spec.architecture.c_str());
   gguf_set_val_str(file, "general.name", ("tiny-" + spec.architecture).c_str());
-  set("block_count", spec.n_layers + (spec.architecture == "glm4moe" ? 1 : 0));
+  set("block_count", spec.n_layers + (predicts_further(spec) ? 1 : 0));
+  if (predicts_further(spec)) set("nextn_predict_layers", 1);
   set("context_length", spec.context_length);
   set("embedding_length", spec.d_model);
   set("feed_forward_length", spec.d_ff);
@@ -239,7 +248,6 @@ void set_metadata(gguf_context* file, const TinyModelSpec& spec, const TinyVocab
     if (spec.architecture == "glm4moe") {
       set("expert_shared_count", 1);
       set("leading_dense_block_count", 1);
-      set("nextn_predict_layers", 1);
       gguf_set_val_bool(file, "glm4moe.expert_weights_norm", true);
       gguf_set_val_f32(file, "glm4moe.expert_weights_scale", 1.5f);
     }

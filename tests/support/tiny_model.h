@@ -49,8 +49,8 @@ struct TinyModelSpec {
 TinyModelSpec narrow_model(int32_t n_layers);
 
 // The same with experts: two of five a token (deepseek2: of eight, in groups of two of which three are used), and with
-// qwen2moe, glm4moe and deepseek2 a shared one. Of the last two the first layer has none, and of glm4moe half of a head
-// turns, and a layer behind the others predicts further tokens; gpt-oss sees windows of 24.
+// qwen2moe, glm4moe and deepseek2 a shared one. Of the last two the first layer has none, and a layer behind the others
+// predicts further tokens; of glm4moe half of a head turns; gpt-oss sees windows of 24.
 TinyModelSpec with_experts(TinyModelSpec spec, const std::string& architecture);
 
 // The same of another family: with experts if it knows them, else with what it must have.

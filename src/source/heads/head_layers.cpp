@@ -24,7 +24,8 @@ Status HeadLayers::prepare(int32_t n_cells) {
   const Packer pack{pages, packed_, block_.team()};
   const auto readable = [&](const Linear& linear) { block_.reserve(formats_of({&linear}), linear.n_in()); };
   for (const LayerWeights& w : weights_.layers) {
-    SLUICE_TRY(Layer layer, make_layer(pack, w, KvLayer(block_.shape(), n_cells, /*half=*/false)));
+    SLUICE_TRY(Layer layer,
+               make_layer(pack, w, KvLayer(block_.shape(), n_cells, /*half=*/false), parameters_.hparams.mixture));
     block_.reserve(layer);
     layers_.push_back(std::move(layer));
   }
@@ -83,7 +84,7 @@ void HeadLayers::compute(size_t layer, std::span<const BlockRow> rows, const flo
   block_.begin(rows);
   block_.run([&](CpuBlock::Thread& thread) {
     thread.find_angles();
-    thread.take(inputs, l.q.n_in(), l.qkv_formats);
+    thread.take(inputs, l.latent ? l.latent->kv_a.n_in() : l.q.n_in(), l.qkv_formats);
     block_after_norm(thread, l, x);
   });
 }

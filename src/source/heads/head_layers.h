@@ -30,6 +30,7 @@ class HeadLayers {
   void normalise_for(size_t layer, const float* x, size_t n, float* y) const {
     normalise(x, n, d_, layers_[layer].attention_norm, y);
   }
+  void normalise_for_output(const float* x, size_t n, float* y) const { normalise(x, n, d_, output_norm_, y); }
   void embed(Token token, float* out) const { copy_row_f32(weights_.token_embedding, token, {out, d_}); }
 
   // Keys and values of the rows. inputs: what queries, keys and values are projected from, normed.

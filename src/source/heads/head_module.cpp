@@ -48,6 +48,8 @@ Result<std::unique_ptr<HeadModule>> HeadModule::create(const HeadFile& file, con
       return make_eagle_head(std::move(layers), options.n_cells, options.guesses);
     case HeadKind::kExit:
       return make_early_exit(std::move(layers), options.n_cells);
+    case HeadKind::kMtp:
+      return make_mtp_head(std::move(layers), options.n_cells);
     case HeadKind::kDraft:
       break;
   }
