@@ -1,5 +1,5 @@
 // Products by weight type and width beside ggml_mul_mat, and tree attention by path length. One thread; with
-// SLUICE_ISA=avx2 (and so on) ours with another instruction set.
+// SLUICE_ISA=avx2 (and so on) ours with another instruction set. And how fast one thread, or several, read memory.
 //
 //   sluice_kernel_times --benchmark_filter='(linear|ggml)/q4_1'
 #include "compute/kernels/kernels.h"
@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -48,6 +49,16 @@ void report(benchmark::State& state, int64_t width) {
   using benchmark::Counter;
   state.counters["GMAC/s"] =
       Counter(1e-9 * static_cast<double>(kIn * kOut * width), Counter::kIsIterationInvariantRate);
+}
+
+// Every thread sums up its own piece, far larger than any cache.
+void run_memory(benchmark::State& state) {
+  constexpr size_t kWords = size_t{1} << 26;  // half a gigabyte
+  static const std::vector<uint64_t> words(kWords, 1);
+  const size_t n = kWords / static_cast<size_t>(state.threads());
+  const uint64_t* const begin = words.data() + n * static_cast<size_t>(state.thread_index());
+  for (auto _ : state) benchmark::DoNotOptimize(std::accumulate(begin, begin + n, uint64_t{0}));
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(n * sizeof(uint64_t)));
 }
 
 void run_linear(benchmark::State& state, ggml_type type) {
@@ -130,6 +141,7 @@ void register_all() {
       })->Arg(width);
     }
   }
+  benchmark::RegisterBenchmark("memory", run_memory)->ThreadRange(1, 2)->UseRealTime();
   for (const bool half : {true, false})
     for (const bool together : {true, false}) {
       const auto name = std::string("attention/") + (half ? "f16" : "f32") + (together ? "" : "/apart");
