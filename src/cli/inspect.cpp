@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -15,6 +16,7 @@
 #include "method/methods.h"
 #include "model/head_file.h"
 #include "model/model_file.h"
+#include "model/survey.h"
 #include "model/tokenizer.h"
 #include "session/installation.h"
 #include "session/memory_need.h"
@@ -103,6 +105,31 @@ std::string command_for(const InspectOptions& options, const nlohmann::json& des
          (draft.starts_with("hf:") ? " --draft " + quoted(draft) : "") + " \"Why is the sky blue?\"";
 }
 
+// By type how many tensors there are, and their bytes.
+nlohmann::json types_of(const std::vector<ModelFile::TensorSummary>& tensors) {
+  struct Sum {
+    int64_t tensors = 0;
+    uint64_t bytes = 0;
+  };
+  std::map<std::string, Sum> sums;
+  for (const auto& tensor : tensors) {
+    ++sums[tensor.type].tensors;
+    sums[tensor.type].bytes += tensor.bytes;
+  }
+  nlohmann::json types = nlohmann::json::object();
+  for (const auto& [type, sum] : sums) types[type] = {{"tensors", sum.tensors}, {"bytes", sum.bytes}};
+  return types;
+}
+
+// The kind of tokenizer, and how it splits a text into words if the file says so.
+nlohmann::json tokenizer_of(const std::vector<MetadataEntry>& metadata) {
+  nlohmann::json tokenizer = nlohmann::json::object();
+  for (const char* key : {"model", "pre"})
+    for (const MetadataEntry& entry : metadata)
+      if (entry.key == std::string("tokenizer.ggml.") + key) tokenizer[key] = entry.value;
+  return tokenizer;
+}
+
 // What files of models and of heads have in common.
 template <class File>
 nlohmann::json describe(const File& file, const HyperParameters& h, bool tensors) {
@@ -116,7 +143,11 @@ nlohmann::json describe(const File& file, const HyperParameters& h, bool tensors
                       {"heads", h.n_heads},
                       {"kv_heads", h.n_kv_heads},
                       {"head_dim", h.head_dim},
-                      {"d_ff", h.d_ff}};
+                      {"d_ff", h.d_ff},
+                      {"tensor_types", types_of(file.tensors())},
+                      {"tokenizer", tokenizer_of(file.metadata())},
+                      {"supported", true},
+                      {"not_supported", nlohmann::json::array()}};
   if (const MixtureParameters& m = h.mixture)
     j["experts"] = {{"count", m.n_experts}, {"used", m.n_used}, {"d_ff", m.d_ff}, {"shared_d_ff", m.d_shared}};
   if (h.window > 0) j["window"] = {{"tokens", h.window}, {"layers", std::ranges::count(h.sees_window, 1)}};
@@ -144,6 +175,22 @@ Result<nlohmann::json> describe(const ModelFile& model, const Tokenizer& tokeniz
   j["predicts_further"] = HeadFile::open(model.path(), model).has_value();
   SLUICE_TRY_STATUS(add_memory(model, j));
   add_speculators(model, tokenizer, j);
+  return j;
+}
+
+// What can be said of a file that no model can be made of, for this reason and maybe others; the error if it is none.
+Result<nlohmann::json> describe_unsupported(const std::string& path, const Error& error, bool tensors) {
+  const auto survey = Survey::open(path);
+  if (error.kind != ErrorKind::kInput || !survey) return tl::unexpected(error);
+  std::vector<std::string> reasons = survey->unsupported();
+  if (reasons.empty()) reasons = {error.message};
+  const HyperParameters h = survey->hparams();
+  nlohmann::json j = describe(*survey, h, tensors);
+  j.update({{"model", h.name},
+            {"vocabulary", h.n_vocab},
+            {"context", h.context_length},
+            {"supported", false},
+            {"not_supported", reasons}});
   return j;
 }
 
@@ -196,6 +243,21 @@ class Lines {
         e["shared_d_ff"] == 0 ? "" : fmt::format(", and one of {} that all use", e["shared_d_ff"].dump());
     add("experts", fmt::format("{} a layer of {}, {} of them a token{}", e["count"].dump(), e["d_ff"].dump(),
                                e["used"].dump(), shared));
+  }
+  void add_types() {
+    std::string types;
+    for (const auto& [type, sum] : j_["tensor_types"].items())
+      types += fmt::format("{}{} in {} tensors, {:.1f} MB", types.empty() ? "" : "; ", type, sum["tensors"].dump(),
+                           sum["bytes"].get<double>() / 1e6);
+    add("types", types.empty() ? "no tensors" : types);
+  }
+  std::string tokenizer() const {
+    const nlohmann::json& t = j_["tokenizer"];
+    return t.value("model", "no") + " tokenizer" + (t.contains("pre") ? " (" + t["pre"].get<std::string>() + ")" : "");
+  }
+  void add_reasons() {
+    out_ += "  not supported:\n";
+    for (const auto& reason : j_["not_supported"]) out_ += "    " + reason.get<std::string>() + "\n";
   }
   std::string methods() const {
     std::string methods;
@@ -273,10 +335,20 @@ std::string for_people(const nlohmann::json& j) {
   const auto line = [&](const char* name, const std::string& value) { lines.add(name, value); };
   line("model", fmt::format("{}, architecture {}, {}", text("model"), text("architecture"), text("type")));
   lines.add_size();
+  if (!j["supported"].get<bool>()) {
+    line("shape",
+         fmt::format("{} layers of {}; a context of {} tokens", text("layers"), text("d_model"), text("context")));
+    lines.add_types();
+    line("vocabulary", text("vocabulary") + " tokens, " + lines.tokenizer());
+    lines.add_reasons();
+    return lines.finish();
+  }
   lines.add_shape();
   if (j["predicts_further"].get<bool>()) line("further", "a layer that predicts one token more: --source mtp");
-  line("vocabulary", fmt::format("{} tokens, bos {}, eos {}, chat template: {}", text("vocabulary"), text("bos"),
-                                 text("eos"), j["chat_template"].get<bool>() ? "yes" : "no"));
+  lines.add_types();
+  line("vocabulary",
+       fmt::format("{} tokens, {}, bos {}, eos {}, chat template: {}", text("vocabulary"), lines.tokenizer(),
+                   text("bos"), text("eos"), j["chat_template"].get<bool>() ? "yes" : "no"));
   line("context",
        fmt::format("{} tokens; {:.1f} kB of KV cache a token (f16); RoPE scaling {}", text("context"),
                    j["kv_bytes_per_token_f16"].get<double>() / 1e3, j["rope"]["scaling"].get<std::string>()));
@@ -292,21 +364,33 @@ std::string for_people(const nlohmann::json& j) {
   return lines.finish();
 }
 
+Result<nlohmann::json> describe_model(const std::string& path, const InspectOptions& options) {
+  SLUICE_TRY(const ModelFile model, ModelFile::open(path));
+  SLUICE_TRY(const Tokenizer tokenizer, Tokenizer::load(model));
+  SLUICE_TRY(nlohmann::json j, describe(model, tokenizer, options.tensors));
+  j["command"] = command_for(options, j);
+  return j;
+}
+
+// A model that cannot be run is described too, and is an error all the same.
 Status inspect(const InspectOptions& options) {
   SLUICE_TRY(const std::string path, find_model(options.file, show_downloads()));
-  nlohmann::json j;
   const bool is_head = HeadFile::is_head(path);
+  nlohmann::json j;
+  Status usable;
   if (is_head) {
     SLUICE_TRY(const HeadFile head, HeadFile::inspect(path));
     j = describe(head, options.tensors);
+  } else if (auto described = describe_model(path, options)) {
+    j = std::move(*described);
   } else {
-    SLUICE_TRY(const ModelFile model, ModelFile::open(path));
-    SLUICE_TRY(const Tokenizer tokenizer, Tokenizer::load(model));
-    SLUICE_TRY(j, describe(model, tokenizer, options.tensors));
-    j["command"] = command_for(options, j);
+    usable = tl::unexpected(described.error());
+    SLUICE_TRY(j, describe_unsupported(path, described.error(), options.tensors));
   }
-  if (options.json) return print(j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-  return print(is_head ? head_for_people(j) : for_people(j));
+  SLUICE_TRY_STATUS(print(options.json ? j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
+                          : is_head    ? head_for_people(j)
+                                       : for_people(j)));
+  return usable;
 }
 
 }  // namespace

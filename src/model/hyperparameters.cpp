@@ -261,7 +261,7 @@ Status read_layer_shape(const MetadataKeys& keys, const ModelFamily& family, Hyp
   return read_rope(keys, family, h);
 }
 
-Result<HyperParameters> read_hyperparameters(const gguf::Header& header) {
+Result<HyperParameters> read_hyperparameters(const gguf::Header& header, std::vector<std::string>* refused) {
   HyperParameters h;
   SLUICE_TRY(const auto architecture, header.optional_string("general.architecture"));
   if (!architecture) return input_error("metadata key 'general.architecture' is missing");
@@ -280,7 +280,7 @@ Result<HyperParameters> read_hyperparameters(const gguf::Header& header) {
   SLUICE_TRY(const auto name, header.optional_string("general.name"));
   if (name) h.name = *name;
 
-  const MetadataKeys keys(header, h.architecture);
+  const MetadataKeys keys(header, h.architecture, refused);
   SLUICE_TRY(h.n_layers, keys.count("block_count", kMaxLayers));
   SLUICE_TRY_STATUS(leave_further_layers(keys, *family, h));
   SLUICE_TRY(h.d_model, keys.count("embedding_length", kMaxDimension));

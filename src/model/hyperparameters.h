@@ -14,8 +14,9 @@ inline constexpr uint32_t kMaxLayers = 512;  // libllama's
 inline constexpr float kLeastRopeFactor = 1e-3f, kMostRopeFactor = 1e6f;
 
 // An error names the key; it has no file name in it. What the engine doesn't compute (experts, unknown families,
-// unknown RoPE scalings, …) is an error.
-Result<HyperParameters> read_hyperparameters(const gguf::Header& header);
+// unknown RoPE scalings, …) is an error; with `refused` what is merely set otherwise than the engine computes it is
+// added there instead, key by key.
+Result<HyperParameters> read_hyperparameters(const gguf::Header& header, std::vector<std::string>* refused = nullptr);
 
 // Of these the shape of the layers: heads, feed-forward network, norms and positions. REQUIRES: n_layers, d_model and
 // context_length are known.

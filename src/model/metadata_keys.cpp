@@ -116,15 +116,20 @@ Result<std::vector<std::string>> MetadataKeys::texts(const std::string& name) co
   return out;
 }
 
+bool MetadataKeys::is(const std::string& name, float plain) const {
+  const gguf::Value& value = *header_.find(full(name));
+  if (value.is_array) return false;
+  if (value.type == gguf::Type::kFloat32) return header_.scalar<float>(value) == plain;
+  if (value.type == gguf::Type::kUint32) return static_cast<float>(header_.scalar<uint32_t>(value)) == plain;
+  return value.type == gguf::Type::kBool && header_.scalar<uint8_t>(value) == plain;
+}
+
 Status MetadataKeys::must_be(const std::string& name, float plain, const char* what) const {
-  const gguf::Value* value = header_.find(full(name));
-  if (value == nullptr) return {};
-  if (!value->is_array && value->type == gguf::Type::kFloat32 && header_.scalar<float>(*value) == plain) return {};
-  if (!value->is_array && value->type == gguf::Type::kUint32 &&
-      static_cast<float>(header_.scalar<uint32_t>(*value)) == plain)
-    return {};
-  if (!value->is_array && value->type == gguf::Type::kBool && header_.scalar<uint8_t>(*value) == plain) return {};
-  return wrong(name, std::string("asks for ") + what + ", which is not supported");
+  if (!has(name) || is(name, plain)) return {};
+  const auto error = wrong(name, std::string("asks for ") + what + ", which is not supported");
+  if (refused_ == nullptr) return error;
+  refused_->push_back(error.value().message);
+  return {};
 }
 
 }  // namespace sluice

@@ -12,8 +12,9 @@ namespace sluice {
 // Errors have no file name in them. The header must outlive this.
 class MetadataKeys {
  public:
-  MetadataKeys(const gguf::Header& header, std::string architecture)
-      : header_(header), architecture_(std::move(architecture)) {}
+  // refused: takes what must_be() says, which is then no error.
+  MetadataKeys(const gguf::Header& header, std::string architecture, std::vector<std::string>* refused = nullptr)
+      : header_(header), architecture_(std::move(architecture)), refused_(refused) {}
 
   std::string full(const std::string& name) const { return architecture_ + "." + name; }
   const std::string& architecture() const { return architecture_; }
@@ -22,7 +23,7 @@ class MetadataKeys {
   tl::unexpected<Error> wrong(const std::string& name, const std::string& why) const;
 
   // Whether it is there and says anything but 0.
-  bool is_counted(const std::string& name) const { return has(name) && !must_be(name, 0, ""); }
+  bool is_counted(const std::string& name) const { return has(name) && !is(name, 0); }
   // A count in [1, limit], or what stands for it if the key is not there.
   Result<int32_t> count(const std::string& name, uint32_t limit, std::optional<int32_t> otherwise = {}) const;
   // A number in [least, limit] that must be there.
@@ -49,8 +50,12 @@ class MetadataKeys {
   Status must_be(const std::string& name, float plain, const char* what) const;
 
  private:
+  // Whether the value that is there is this number, or this switch.
+  bool is(const std::string& name, float plain) const;
+
   const gguf::Header& header_;
   std::string architecture_;
+  std::vector<std::string>* refused_;
 };
 
 }  // namespace sluice

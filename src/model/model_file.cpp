@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <unordered_set>
 
 #include "model/head_contents.h"
 #include "model/hyperparameters.h"
 #include "model/metadata_text.h"
+#include "model/tensor_check.h"
 #include "model/tensor_table.h"
 #include "model/vocabulary.h"
 
@@ -27,7 +27,6 @@ struct ModelFile::Contents {
   bool is_part = false;            // there are holes
 
   Status load();
-  Status check_tensors() const;
   Status check_rope_factors() const;
   std::vector<WantedTensor> wanted(LayerRange range, bool with_embedding, bool with_head, StageWeights& weights) const;
 };
@@ -40,37 +39,12 @@ Status ModelFile::Contents::load() {
   family = find_family(hparams.architecture);
   places = TensorPlaces(shards);
   tied = !places.find(kOutput);
-  SLUICE_TRY_STATUS(check_tensors());
+  if (const auto faults = tensor_faults(hparams, *family, places); !faults.empty()) return input_error(faults.front());
   SLUICE_TRY_STATUS(check_rope_factors());
   SLUICE_TRY(const VocabularyFacts facts, read_vocabulary(header));
   vocabulary = {first.file.path(), hparams.n_vocab, facts.splits_recursively};
   SLUICE_TRY(const auto source, header.optional_string("tokenizer.chat_template"));
   if (source) chat_template = *source;
-  return {};
-}
-
-// All that is required is there, all that is there is known, and has its type and shape.
-Status ModelFile::Contents::check_tensors() const {
-  std::unordered_set<std::string> known;
-  const auto check = [&](const std::string& name, const auto& rule) -> Status {
-    const Place at = places.find(name);
-    if (!at && rule.need == Need::kRequired) return input_error("tensor '" + name + "' is missing");
-    if (!at) return {};
-    known.insert(name);
-    return check_tensor(*at.info, shape_of(rule));
-  };
-  for (const ModelTensor& rule : model_tensors(hparams, *family)) SLUICE_TRY_STATUS(check(rule.name, rule));
-  for (int32_t layer = 0; layer < hparams.n_layers; ++layer)
-    for (const LayerTensor& rule : layer_tensors(hparams, *family, layer))
-      SLUICE_TRY_STATUS(check(layer_tensor_name(layer, rule.name), rule));
-  const auto is_further = [&](const std::string& name) {
-    for (int32_t i = 0; i < hparams.n_further_layers; ++i)
-      if (name.starts_with(layer_tensor_name(hparams.n_layers + i, ""))) return true;
-    return false;
-  };
-  for (const auto& [name, at] : places.all())
-    if (!known.contains(name) && !is_further(name))
-      return input_error("tensor '" + name + "' is none that a model of architecture " + hparams.architecture + " has");
   return {};
 }
 

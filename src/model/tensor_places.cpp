@@ -7,12 +7,6 @@ namespace sluice {
 
 namespace {
 
-// Matrices are of types that products can be computed with; ggml has others, for intermediate results.
-bool is_weight_type(ggml_type type) {
-  if (type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16) return true;
-  return ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K;
-}
-
 int64_t numbers_in(const gguf::TensorInfo& tensor) { return tensor.ne[0] * tensor.ne[1] * tensor.ne[2]; }
 
 std::string shape(const int64_t* ne, int n_dims) {
@@ -83,6 +77,16 @@ std::vector<ModelFile::TensorSummary> TensorPlaces::summaries(const Shards& shar
   return out;
 }
 
+// ggml has others, for intermediate results.
+bool is_weight_type(ggml_type type) {
+  if (type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16) return true;
+  return ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K;
+}
+
+std::string wrong_type(const gguf::TensorInfo& tensor) {
+  return "tensor '" + tensor.name + "' has type " + ggml_type_name(tensor.type) + ", which is no type for weights";
+}
+
 Status check_tensor(const gguf::TensorInfo& tensor, TensorShape wanted) {
   const bool is_vector = wanted.n_out == 0;
   const int64_t expected[] = {wanted.n_in, is_vector ? 1 : wanted.n_out, wanted.n, 1};
@@ -93,9 +97,9 @@ Status check_tensor(const gguf::TensorInfo& tensor, TensorShape wanted) {
                                        : wanted.n > 1 ? 3
                                                       : 2));
   const bool is_f32 = is_vector || wanted.of_vectors;
-  if (is_f32 ? tensor.type != GGML_TYPE_F32 : !is_weight_type(tensor.type))
-    return input_error("tensor '" + tensor.name + "' has type " + ggml_type_name(tensor.type) +
-                       (is_f32 ? "; f32 is needed" : ", which is no type for weights"));
+  if (is_f32 && tensor.type != GGML_TYPE_F32)
+    return input_error("tensor '" + tensor.name + "' has type " + ggml_type_name(tensor.type) + "; f32 is needed");
+  if (!is_f32 && !is_weight_type(tensor.type)) return input_error(wrong_type(tensor));
   return {};
 }
 

@@ -56,6 +56,11 @@ struct TensorShape {
   bool of_vectors = false;
 };
 
+// Whether matrices may be of this type: products can be computed with it.
+bool is_weight_type(ggml_type type);
+// What is said of a matrix of another one.
+std::string wrong_type(const gguf::TensorInfo& tensor);
+
 // Whether it is of this shape.
 Status check_tensor(const gguf::TensorInfo& tensor, TensorShape expected);
 

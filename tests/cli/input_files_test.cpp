@@ -1,4 +1,5 @@
 // Input files that are not what they should be: the message names the file, and every command says the same.
+#include <gguf.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -113,8 +114,33 @@ TEST(Inspect, SaysWhatAModelIs) {
   ASSERT_TRUE(j.is_object());
   EXPECT_EQ(j["layers"], 4);
   EXPECT_EQ(j["context"], 512);
+  EXPECT_EQ(j["supported"], true);
+  EXPECT_TRUE(j["not_supported"].empty());
+  EXPECT_FALSE(j["tensor_types"].empty());
+  EXPECT_EQ(j["tokenizer"]["model"], "gpt2");
   EXPECT_FALSE(j["methods"].empty());
   EXPECT_TRUE(fails(run_program({"inspect", small_model()}, {.out = "/dev/full"}), 1, {"stdout"}));
+}
+
+TEST(Inspect, SaysOfAModelThatCannotRunWhatItIsAndAllThatIsMissing) {
+  TinyModelSpec spec;
+  spec.edit_metadata = [](gguf_context* file) {
+    gguf_set_val_str(file, "general.architecture", "gizmo");
+    gguf_set_val_u32(file, "gizmo.block_count", 4);
+    gguf_set_val_str(file, "tokenizer.ggml.pre", "whatever");
+  };
+  const std::string path = write_tiny_model(spec, temp_path("unsupported.gguf"));
+  const Ran people = run_program({"inspect", path});
+  EXPECT_TRUE(fails(people, 2, {path, "gizmo"}));
+  for (const char* line : {"architecture gizmo", "4 layers", "f32 in ", "not supported:\n", "'gizmo'", "'whatever'"})
+    EXPECT_NE(people.out.find(line), std::string::npos) << line << " in\n" << people.out;
+  const Ran machine = run_program({"inspect", path, "--json"});
+  EXPECT_TRUE(fails(machine, 2, {path, "gizmo"}));
+  const json j = json::parse(machine.out, nullptr, false);
+  EXPECT_EQ(j["supported"], false);
+  EXPECT_EQ(j["not_supported"].size(), 2);
+  EXPECT_EQ(j["tokenizer"]["pre"], "whatever");
+  EXPECT_GT(j["tensor_types"]["f32"]["tensors"], 30);
 }
 
 TEST(Inspect, SaysHowAModelWouldRunHere) {
