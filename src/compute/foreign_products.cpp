@@ -4,23 +4,13 @@
 
 #include <utility>
 
-#include "compute/kernels/pack.h"
+#include "compute/packed_size.h"
 
 namespace sluice {
 
-namespace {
-
-ggml_type type_of(const std::string& name) {
-  for (int type = 0; type < GGML_TYPE_COUNT; ++type)
-    if (name == ggml_type_name(static_cast<ggml_type>(type))) return static_cast<ggml_type>(type);
-  return GGML_TYPE_COUNT;
-}
-
-}  // namespace
-
 std::string foreign_product(const ModelFile& model) {
   for (const ModelFile::TensorSummary& tensor : model.tensors())
-    if (tensor.ne[1] > 1 && !kernels::packed_form(type_of(tensor.type))) return tensor.type;
+    if (tensor.ne[1] > 1 && !packed_form(tensor)) return tensor.type;
   return {};
 }
 

@@ -1,6 +1,7 @@
 #include "pipeline/stage_memory.h"
 
 #include "base/half.h"
+#include "compute/packed_size.h"
 #include "model/tensor_table.h"
 
 namespace sluice {
@@ -27,6 +28,8 @@ int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
   uint64_t weights = 0;
   for (int32_t l = options.range.first; l < options.range.last; ++l) weights += model.layer_bytes(l);
   if (options.with_head) weights += model.head_bytes();
+  if (options.device == kCpuDevice)
+    weights = static_cast<uint64_t>(static_cast<double>(weights) * packed_growth(model));
   if (options.with_embedding && !(options.with_head && model.tied_head())) weights += embedding_bytes(model);
   HyperParameters layers = model.hparams();
   layers.n_layers = options.range.count();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/machine_memory.h"
+#include "compute/packed_size.h"
 #include "engine/scheduler.h"
 #include "session/cuts.h"
 #include "session/policy.h"
@@ -50,11 +51,13 @@ Result<std::vector<StageMemory>> stage_memory(const ModelFile& model, int32_t n_
   SLUICE_TRY(const auto cuts, choose_cuts(model, options, std::nullopt));
   const HyperParameters& h = model.hparams();
   const int64_t cells = cells_of_request(default_context(h), n_stages, options.request.method_options);
+  const double growth = packed_growth(model);
   std::vector<StageMemory> stages;
   for (const LayerRange& layers : cuts) {
     StageMemory stage{.layers = layers};
     for (int32_t l = layers.first; l < layers.last; ++l) stage.weights += static_cast<int64_t>(model.layer_bytes(l));
     if (layers.last == h.n_layers) stage.weights += static_cast<int64_t>(model.head_bytes());
+    stage.weights = static_cast<int64_t>(static_cast<double>(stage.weights) * growth);
     stage.cells = cells * bytes_of_cell(h, options.kv) * layers.count() / h.n_layers;
     stages.push_back(stage);
   }

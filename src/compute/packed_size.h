@@ -1,0 +1,18 @@
+// What matrices take in memory.
+#pragma once
+
+#include <optional>
+
+#include "compute/kernels/table.h"
+#include "model/model_file.h"
+
+namespace sluice {
+
+// The form in which our kernels have it; of NVFP4 there is none.
+std::optional<kernels::WeightForm> packed_form(const ModelFile::TensorSummary& tensor);
+
+// By how much the matrices of a model grow when they are packed for our kernels: their bytes in memory over those in
+// the file, all together. 1 if there are none.
+double packed_growth(const ModelFile& model);
+
+}  // namespace sluice
