@@ -184,7 +184,7 @@ struct Refused {
 TEST(CommandLine, RefusesValuesOutOfRange) {
   const std::vector<Refused> all = {
       {{"--method", "psychic"}, {"--method", "auto, ar", "'psychic'"}},
-      {{"--source", "oracle"}, {"--source", "ngram, draft or head", "'oracle'"}},
+      {{"--source", "oracle"}, {"--source", "ngram, draft, head or mtp", "'oracle'"}},
       {{"--source", "ngram,ngram"}, {"--source"}},
       {{"--stages", "0"}, {"--stages", "1 or more", "'0'"}},
       {{"--stages", "-3"}, {"--stages"}},
