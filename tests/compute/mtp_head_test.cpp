@@ -47,7 +47,6 @@ Logits further_logits(const ModelFile& model, const std::vector<Token>& tokens, 
   Taps taps = last_states(model, tokens);
   for (Row& row : taps.rows) row.kind = Row::Kind::kNode;
   head->receive(taps);
-  std::vector<Row> rows = taps.rows;
   Logits out;
   const auto end = static_cast<int32_t>(tokens.size()) + n;
   for (int32_t at = 0; at < end; ++at) {
