@@ -1,5 +1,7 @@
 // Products by weight type and width beside ggml_mul_mat, and tree attention by path length. One thread; with
-// SLUICE_ISA=avx2 (and so on) ours with another instruction set. And how fast one thread, or several, read memory.
+// SLUICE_ISA=avx2 (and so on) ours with another instruction set. And how fast one thread, or several, read memory; and
+// heads of gated delta nets: a token's step, the adding of what another one changed, and a state's way from one slot of
+// a tree's nodes to another.
 //
 //   sluice_kernel_times --benchmark_filter='(linear|ggml)/q4_1'
 #include "compute/kernels/kernels.h"
@@ -128,6 +130,37 @@ void run_attention(benchmark::State& state, bool half, bool together) {
   }
 }
 
+constexpr int64_t kDeltaHead = 128, kStateFloats = kDeltaHead * kDeltaHead;
+
+void run_delta(benchmark::State& state, bool known) {
+  const std::vector<float> row = random_values(3 * kDeltaHead);
+  std::vector<float> head(static_cast<size_t>(kStateFloats)), change(kDeltaHead, 0.01f), out(kDeltaHead);
+  const float* const key = row.data();
+  const kernels::DeltaStep step{key, key + kDeltaHead, key + 2 * kDeltaHead, 0.1f, 0.9f, change.data(), out.data()};
+  for (auto _ : state) {
+    if (known)
+      kernels::kernels().delta_update(head.data(), head.data(), kDeltaHead, key, change.data(), 0.9f);
+    else
+      kernels::kernels().delta_step(head.data(), head.data(), kDeltaHead, step);
+    benchmark::DoNotOptimize(head.data());
+  }
+}
+
+// Slots whose states are those of a head of 16 in one layer of 18, of 256 nodes; the ways are not foreseen.
+void run_slots(benchmark::State& state) {
+  constexpr size_t kSlots = 256, kHeads = 16;
+  std::vector<float> slots(kSlots * kHeads * static_cast<size_t>(kStateFloats), 1.0f);
+  std::mt19937 bits(1);
+  for (auto _ : state) {
+    const size_t head = bits() % kHeads, from = bits() % kSlots, to = bits() % kSlots;
+    const auto at = [&](size_t slot) {
+      return slots.begin() + static_cast<int64_t>(slot * kHeads + head) * kStateFloats;
+    };
+    if (from != to) std::copy_n(at(from), kStateFloats, at(to));
+    benchmark::DoNotOptimize(slots.data());
+  }
+}
+
 void register_all() {
   for (const ggml_type type : {GGML_TYPE_Q4_1, GGML_TYPE_Q8_0, GGML_TYPE_BF16, GGML_TYPE_F16, GGML_TYPE_F32,
                                GGML_TYPE_Q4_0, GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL}) {
@@ -142,6 +175,9 @@ void register_all() {
     }
   }
   benchmark::RegisterBenchmark("memory", run_memory)->ThreadRange(1, 2)->UseRealTime();
+  benchmark::RegisterBenchmark("delta/step", [](auto& state) { run_delta(state, /*known=*/false); });
+  benchmark::RegisterBenchmark("delta/update", [](auto& state) { run_delta(state, /*known=*/true); });
+  benchmark::RegisterBenchmark("delta/slot", run_slots)->ThreadRange(1, 2)->UseRealTime();
   for (const bool half : {true, false})
     for (const bool together : {true, false}) {
       const auto name = std::string("attention/") + (half ? "f16" : "f32") + (together ? "" : "/apart");

@@ -169,7 +169,7 @@ Result<nlohmann::json> describe(const ModelFile& model, const Tokenizer& tokeniz
        {"eos", tokenizer.eos()},
        {"layer_bytes", model.layer_bytes(0)},
        {"head_bytes", model.head_bytes()},
-       {"kv_bytes_per_token_f16", 2LL * h.n_layers * h.values_of_cell()},
+       {"kv_bytes_per_token_f16", 2LL * h.n_cell_layers() * h.values_of_cell()},
        {"exactness", name(kCpuExactness)},
        {"max_stages", h.n_layers}});
   j["predicts_further"] = HeadFile::open(model.path(), model).has_value();

@@ -2,7 +2,7 @@
 //
 //   n = norm(x);  q, k, v = n W_q^T, n W_k^T, n W_v^T;  q and k: per head a norm if the family has one, then RoPE
 //   x += attention(q, keys and values along the path) W_o^T
-//   (of latent attention as compute/latent_attention.h says)
+//   (of latent attention as compute/latent_attention.h says, of a gated delta net as compute/delta_net.h does)
 //   m = norm(x);  x += (silu(m W_gate^T) * m W_up^T) W_down^T, or the same of a few experts, weighed
 //
 // It is written over a few operations. A backend brings its own, and with them its own layers (weights, with the cells

@@ -32,6 +32,8 @@ CpuBlock::CpuBlock(const HyperParameters& h, std::span<const float> rope_factors
       d_ff_(h.d_ff),
       mixture_(h.mixture),
       latent_(h.latent),
+      delta_(h.delta),
+      gated_attention_(h.gated_attention),
       activate_(activation(kernels_, h.activation)),
       norm_epsilon_(h.norm_epsilon),
       shape_{h.n_heads, h.n_kv_heads, h.head_dim, h.attention_scale, h.attention_cap, h.latent.rank},
@@ -44,13 +46,20 @@ CpuBlock::CpuBlock(const HyperParameters& h, std::span<const float> rope_factors
   latents_.query = latent_.key + h.rope.n_dims;
   latents_.first = latent_.q_rank > 0 ? latent_.q_rank : h.n_heads * latents_.query;
   for (int thread = 0; thread < threads; ++thread) scratch_.emplace_back(shape_, n_cells);
+  reserve_for_delta_nets();
   make_room(max_rows);
 }
 
 void CpuBlock::make_room(int64_t rows) {
   const auto floats = [&](int64_t width) { return Memory(static_cast<size_t>(rows * width) * sizeof(float)); };
   qkv_ = floats(qkv_width());
-  attended_ = floats(attended_width());
+  attended_ = floats(std::max(attended_width(), delta_.value_width()));
+  if (gated_attention_) gated_queries_ = floats(2 * q_width());
+  if (deltas_.stride > 0) {
+    deltas_.projected = floats(deltas_.stride);
+    deltas_.convolved = floats(delta_.mixed_width());
+    deltas_.copies.resize(static_cast<size_t>(team_.size()));
+  }
   const int64_t places = mixture_ ? ExpertGroups::most_places(rows * n_choices_of_row(), mixture_.n_experts + 1) : 0;
   gate_ = Memory(static_cast<size_t>(std::max(rows * d_ff_, places * expert_width())) * sizeof(float));
   up_ = Memory(gate_.size());
@@ -112,7 +121,7 @@ void CpuBlock::reserve(const Layer& layer) {
     latents_.v_b_formats.add(layer.latent->v_b_formats);
     reserve_for_latents();
   } else {
-    reserve(layer.qkv_formats, layer.q.n_in());
+    reserve(layer.qkv_formats, layer.delta ? d_model_ : layer.q.n_in());
   }
   reserve(layer.attention_out_formats, layer.attention_out.n_in());
   reserve(layer.ffn_formats, d_model_);
@@ -122,10 +131,11 @@ void CpuBlock::reserve(const Layer& layer) {
   reserve_for_experts();
 }
 
-void CpuBlock::begin(std::span<const BlockRow> rows) {
+void CpuBlock::begin(std::span<const BlockRow> rows, const FoldedStates* states) {
   if (std::ssize(rows) > max_rows_) make_room(std::max<int64_t>(std::ssize(rows), 2 * max_rows_));
   n_rows_ = std::ssize(rows);
   rows_ = rows;
+  states_ = states;
   find_tiles();
 }
 
@@ -187,25 +197,30 @@ void CpuBlock::Thread::take(const float* x, int64_t width, FormatSet formats) {
 
 void CpuBlock::Thread::project(const Layer& layer) {
   if (layer.latent) return project(*layer.latent);
+  if (layer.delta) return project(*layer.delta);
   float* q = b_.qkv_.as<float>();
   float* k = q + b_.q_width();
-  project({{&layer.q, q}, {&layer.k, k}, {&layer.v, k + b_.shape_.kv_width()}}, b_.qkv_width());
+  const int64_t stride = b_.qkv_width();
+  const Product queries = b_.gated_attention_ ? Product{&layer.q, b_.gated_queries_.as<float>(), 2 * b_.q_width()}
+                                              : Product{&layer.q, q, stride};
+  project({queries, {&layer.k, k, stride}, {&layer.v, k + b_.shape_.kv_width(), stride}});
 }
 
 void CpuBlock::Thread::project_keys_and_values(const Layer& layer) {
   float* k = b_.qkv_.as<float>() + b_.q_width();
-  project({{&layer.k, k}, {&layer.v, k + b_.shape_.kv_width()}}, b_.qkv_width());
+  const int64_t stride = b_.qkv_width();
+  project({{&layer.k, k, stride}, {&layer.v, k + b_.shape_.kv_width(), stride}});
 }
 
 // As if the outputs lay one after another, each product's from a multiple of the grain on.
-void CpuBlock::Thread::project(std::initializer_list<Product> products, int64_t stride) {
+void CpuBlock::Thread::project(std::initializer_list<Product> products) {
   const auto room_of = [](const Linear& linear) {
     return (linear.n_out() + Linear::kGrain - 1) / Linear::kGrain * Linear::kGrain;
   };
   int64_t room = 0;
   for (const Product& one : products) room += room_of(*one.weight);
   divide_outputs(room, [&](Part outputs) {
-    for (const auto& [weight, y] : products) {
+    for (const auto& [weight, y, stride] : products) {
       const Part own{std::max<int64_t>(outputs.begin, 0), std::min(outputs.end, weight->n_out())};
       weight->multiply(input(), {0, b_.n_rows_}, own, {y, stride});
       outputs = {outputs.begin - room_of(*weight), outputs.end - room_of(*weight)};
@@ -228,10 +243,22 @@ void CpuBlock::Thread::turn(const Layer& layer, int64_t row, float* heads, int32
 
 void CpuBlock::Thread::turn_and_keep(Layer& layer) {
   if (layer.latent) return turn_and_keep(*layer.latent, layer);
+  if (layer.delta) return convolve(*layer.delta);
   const Part mine = rows();
-  for (int64_t i = mine.begin; i < mine.end; ++i)
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    if (b_.gated_attention_) take_queries_out(i);
     turn(layer, i, b_.qkv_.as<float>() + i * b_.qkv_width(), b_.shape_.n_heads, layer.q_norm);
+  }
   turn_and_keep_keys(layer);
+}
+
+// Of a row whose queries came with gates.
+void CpuBlock::Thread::take_queries_out(int64_t row) {
+  const int64_t width = b_.shape_.head_dim;
+  const float* from = b_.gated_queries_.as<float>() + row * 2 * b_.q_width();
+  float* to = b_.qkv_.as<float>() + row * b_.qkv_width();
+  for (int64_t head = 0; head < b_.shape_.n_heads; ++head, from += 2 * width, to += width)
+    std::copy(from, from + width, to);
 }
 
 void CpuBlock::Thread::turn_and_keep_keys(Layer& layer) {
@@ -247,6 +274,7 @@ void CpuBlock::Thread::turn_and_keep_keys(Layer& layer) {
 // Several rows: tiles of neighbours, which share most of their paths, by kv head, or a part of its heads. One row: its
 // heads are divided.
 void CpuBlock::Thread::attend(const Layer& layer) {
+  if (layer.delta) return fold(*layer.delta);
   const int64_t n_heads = b_.shape_.n_heads, group = n_heads / b_.shape_.n_kv_heads;
   const int64_t together = b_.shape_.heads_together();
   // As if the groups lay one after another, each from a multiple of that on.
@@ -260,6 +288,7 @@ void CpuBlock::Thread::attend(const Layer& layer) {
     }
     b_.attention_.run(layer.kv, {tile, static_cast<size_t>(end - first)}, {which.shared, layer.window, layer.sinks},
                       heads, b_.scratch_[static_cast<size_t>(thread_)]);
+    if (b_.gated_attention_) gate_attended(which.rows, heads);
   };
   if (b_.n_rows_ == 1) {
     const Part mine = part_of(n_heads, 1, thread_, b_.team_.size());
@@ -278,6 +307,14 @@ void CpuBlock::Thread::attend(const Layer& layer) {
     });
   }
   done();
+}
+
+void CpuBlock::Thread::gate_attended(Part rows, Part heads) {
+  const int64_t width = b_.shape_.head_dim;
+  for (int64_t row = rows.begin; row < rows.end; ++row)
+    for (int64_t head = heads.begin; head < heads.end; ++head)
+      b_.kernels_.sigmoid_times(b_.gated_queries_.as<float>() + row * 2 * b_.q_width() + (2 * head + 1) * width,
+                                b_.attended_.as<float>() + row * b_.attended_width() + head * width, width);
 }
 
 void CpuBlock::Thread::add_attended(const Layer& layer, float* x) {
@@ -320,7 +357,7 @@ void CpuBlock::Thread::add_mixture(const Layer& layer, float* x) {
 void CpuBlock::Thread::route(const Mixture& mixture) {
   const int64_t n_logits = mixture.rules.n_experts + 1, n = b_.n_choices_of_row();
   float* const logits = b_.experts_.logits.as<float>();
-  project({{&mixture.router, logits}, {&mixture.shared_router, logits + mixture.rules.n_experts}}, n_logits);
+  project({{&mixture.router, logits, n_logits}, {&mixture.shared_router, logits + mixture.rules.n_experts, n_logits}});
   const Part mine = rows();
   for (int64_t i = mine.begin; i < mine.end; ++i)
     choose(mixture, {logits + i * n_logits, static_cast<size_t>(n_logits)},

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compute/attention.h"
+#include "compute/folded_states.h"
 #include "compute/kernels/kernels.h"
 #include "compute/layer.h"
 #include "compute/linear.h"
@@ -22,13 +23,6 @@
 #include "model/model_file.h"
 
 namespace sluice {
-
-// A row in an attention: where its keys and values go, by which position they are turned, and what it sees.
-struct BlockRow {
-  Cell cell;
-  int32_t position = 0;
-  Path path;
-};
 
 // Matrices are [rows, width], rows one after another. Thread safety: none; one thread calls it, and its team works.
 class CpuBlock {
@@ -46,8 +40,9 @@ class CpuBlock {
   void reserve(FormatSet formats, int64_t n_in);
   void reserve(const Layer& layer);
 
-  // The rows at hand: of a layer; or so many of nothing but products, at most max_rows. `rows` must stay.
-  void begin(std::span<const BlockRow> rows);
+  // The rows at hand: of a layer; or so many of nothing but products, at most max_rows. `rows` must stay, and so must
+  // what layers without attention know of them, if there are any.
+  void begin(std::span<const BlockRow> rows, const FoldedStates* states = nullptr);
   void begin(int64_t n_rows);
 
   // One thread's way through the operations. All threads call the same ones in the same order, and each operation
@@ -86,11 +81,23 @@ class CpuBlock {
     struct Product {
       const Linear* weight;
       float* y;
+      int64_t stride;  // from one row's to the next's
     };
-    void project(std::initializer_list<Product> products, int64_t stride);
+    void project(std::initializer_list<Product> products);
     void project(const LatentAttention& latent);
     void turn_and_keep(const LatentAttention& latent, Layer& layer);
     void make_values(const LatentAttention& latent);
+    void take_queries_out(int64_t row);
+    void gate_attended(Part rows, Part heads);
+    void project(const DeltaNet& delta);
+    void convolve(const DeltaNet& delta);
+    void convolve(const DeltaNet& delta, int64_t row, int64_t head);
+    void fold(const DeltaNet& delta);
+    void fold(const DeltaNet& delta, const FoldedStates::Work& work, int64_t head);
+    void fold_row(const DeltaNet& delta, const FoldedStates::Step& step, int64_t head, int64_t key_head,
+                  const float* from, float* to);
+    void move_tail(const DeltaNet& delta, const FoldedStates::Work& work);
+    const float* convolved_input(const DeltaNet& delta, FoldedStates::Input input, const float* tail) const;
     void route(const Mixture& mixture);
     void gather(const Mixture& mixture);
     void gate_experts(const Layer& layer);
@@ -154,16 +161,20 @@ class CpuBlock {
   int64_t n_choices_of_row() const { return mixture_.n_used + (mixture_.d_shared > 0 ? 1 : 0); }
   int64_t expert_width() const { return std::max(mixture_.d_ff, mixture_.d_shared); }
   int64_t qkv_width() const { return q_width() + 2 * shape_.kv_width(); }
+  int64_t delta_heads() const { return 2 * delta_.n_key_heads + delta_.n_value_heads; }
   int64_t attended_width() const { return int64_t{shape_.n_heads} * shape_.value_dim(); }
   void make_room(int64_t rows);
   void reserve_for_experts();
   void reserve_for_latents();
+  void reserve_for_delta_nets();
   void find_tiles();
 
   const kernels::Kernels& kernels_ = kernels::kernels();
   int64_t d_model_, d_ff_;
   MixtureParameters mixture_;
   LatentParameters latent_;
+  DeltaNetParameters delta_;
+  bool gated_attention_;
   void (*activate_)(float* gate, const float* up, int64_t n);
   bool has_post_norms_ = false;  // of some layer
   float norm_epsilon_;
@@ -177,6 +188,7 @@ class CpuBlock {
   // Of the rows at hand.
   int64_t n_rows_ = 0;
   std::span<const BlockRow> rows_;
+  const FoldedStates* states_ = nullptr;
   struct Tile {
     Part rows;       // that go through attention together
     int64_t shared;  // positions that they have in common
@@ -207,7 +219,17 @@ class CpuBlock {
     std::vector<LinearInput> of_k_b, of_v_b;  // [head]
     FormatSet k_b_formats, v_b_formats;
   };
-  LatentRows latents_;                     // of a model with latent attention
+  LatentRows latents_;    // of a model with latent attention
+  Memory gated_queries_;  // [rows, heads * 2 * head_dim], of a model whose queries come with gates
+  struct DeltaRows {
+    int64_t stride = 0;                   // of `projected`: mixed_width, value_width and 2 value_heads
+    Memory projected;                     // [rows, stride]
+    Memory convolved;                     // [rows, mixed_width]: queries, keys, values
+    std::vector<float> zeros;             // [head_dim, head_dim], or what a tap that is not there reads
+    std::vector<float> of_query, of_key;  // [head_dim]: the weights of their norms
+    std::vector<Memory> copies;           // [thread]: states on the way, then [2][head_dim]
+  };
+  DeltaRows deltas_;                       // of a model with gated delta nets
   std::vector<AttentionScratch> scratch_;  // [thread]
 
   // How far the operations have got that threads take piece by piece: those of operation n, n + kRing, … in one place,

@@ -8,7 +8,8 @@ void CpuBlock::Thread::project(const LatentAttention& latent) {
   LatentRows& l = b_.latents_;
   const int64_t stride = l.first + b_.shape_.head_dim, rank = b_.latent_.q_rank;
   float* const projected = l.projected.as<float>();
-  project({{latent.has_q_a() ? &latent.q_a : &latent.q, projected}, {&latent.kv_a, projected + l.first}}, stride);
+  project(
+      {{latent.has_q_a() ? &latent.q_a : &latent.q, projected, stride}, {&latent.kv_a, projected + l.first, stride}});
   if (!latent.has_q_a()) return;
   std::vector<float>& normed = b_.normed_[static_cast<size_t>(thread_)];
   const Part mine = input_rows();
@@ -17,7 +18,7 @@ void CpuBlock::Thread::project(const LatentAttention& latent) {
     input().store(latent.q_formats, i, {normed.data(), static_cast<size_t>(rank)});
   }
   input_written();
-  project({{&latent.q, l.queries.as<float>()}}, latent.q.n_out());
+  project({{&latent.q, l.queries.as<float>(), latent.q.n_out()}});
 }
 
 // A cell keeps the latent, normed, and the part that turns. A query becomes what k_b makes of its first part, and its

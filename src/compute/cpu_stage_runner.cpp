@@ -30,8 +30,14 @@ class CpuStageRunner final : public StageRunner {
   Exactness exactness() const override { return kCpuExactness; }
 
   void enter(std::span<const PathUpdate> updates, std::span<const Row> rows) override {
-    for (const PathUpdate& update : updates) paths_.apply(update);
-    for (const Row& row : rows) paths_.enter(row);
+    for (const PathUpdate& update : updates) {
+      paths_.apply(update);
+      if (states_) states_->apply(update, paths_);
+    }
+    for (const Row& row : rows) {
+      paths_.enter(row);
+      if (states_) states_->enter(row);
+    }
   }
 
   void run(std::span<const Row> rows, std::span<float> hidden) override {
@@ -45,7 +51,9 @@ class CpuStageRunner final : public StageRunner {
       rows_[i].position = rows[i].position;
       paths_.find(rows[i], rows_[i].path);
     }
-    block_.begin({rows_.data(), rows.size()});
+    const std::span places(rows_.data(), rows.size());
+    if (states_) states_->prepare(rows, places, paths_);
+    block_.begin(places, states_ ? &*states_ : nullptr);
     block_.run([&](CpuBlock::Thread& thread) {
       const Part mine = thread.rows();
       if (options_.with_embedding)
@@ -62,6 +70,7 @@ class CpuStageRunner final : public StageRunner {
       }
       keep_tap(options_.range.last, hidden.data(), mine);
     });
+    if (states_) states_->finish(paths_);
     forget_embedding(rows.size());
   }
 
@@ -111,14 +120,16 @@ class CpuStageRunner final : public StageRunner {
 
   Status prepare_layers() {
     layers_.reserve(weights_.layers.size());
+    int32_t n_folded = 0;
     for (const LayerWeights& w : weights_.layers) {
-      SLUICE_TRY(
-          Layer layer,
-          make_layer(packer(), w, KvLayer(block_.shape(), options_.n_cells, options_.kv == KvType::kF16), h_.mixture));
+      KvLayer cells(block_.shape(), w.mixed ? 0 : options_.n_cells, options_.kv == KvType::kF16);
+      SLUICE_TRY(Layer layer, make_layer(packer(), w, std::move(cells), h_.mixture));
+      if (layer.delta) layer.delta->index = n_folded++;
       layer.window = h_.window_of(options_.range.first + static_cast<int32_t>(layers_.size()));
       block_.reserve(layer);
       layers_.push_back(std::move(layer));
     }
+    if (n_folded > 0) states_.emplace(h_.delta, n_folded, options_.n_cells);
     return {};
   }
 
@@ -175,6 +186,7 @@ class CpuStageRunner final : public StageRunner {
   std::vector<Layer> layers_;
   std::optional<Head> head_;
   Paths paths_;
+  std::optional<FoldedStates> states_;  // if some of its layers have no attention
   CpuBlock block_;
   std::vector<BlockRow> rows_;  // [max_rows]
   std::vector<Memory> taps_;    // [tap][rows, d_model]

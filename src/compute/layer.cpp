@@ -92,6 +92,24 @@ Result<LatentAttention> make_latent_attention(const Packer& pack, const LayerWei
   return latent;
 }
 
+Result<DeltaNet> make_delta_net(const Packer& pack, const LayerWeights& w) {
+  DeltaNet delta{.keep_bias = pack(w.keep_bias), .keep_factor = pack(w.keep_factor), .norm = pack(w.state_norm)};
+  SLUICE_TRY(delta.mixed, pack(w.mixed, {}));
+  SLUICE_TRY(delta.output_gate, pack(w.output_gate, {}));
+  SLUICE_TRY(delta.intake, pack(w.intake_and_keep ? w.intake_and_keep : w.intake, {}));
+  if (w.keep) {
+    SLUICE_TRY(delta.keep, pack(w.keep, {}));
+  }
+  const int64_t taps = w.convolution.ne[0], width = w.convolution.ne[1];
+  delta.convolution.resize(static_cast<size_t>(taps * width));
+  for (int64_t i = 0; i < width; ++i) {
+    const std::vector<float> of_channel = to_f32_vector(w.convolution.row(i));
+    for (int64_t j = 0; j < taps; ++j)
+      delta.convolution[static_cast<size_t>(j * width + i)] = of_channel[static_cast<size_t>(j)];
+  }
+  return delta;
+}
+
 Result<FeedForward> make_feed_forward(const Packer& pack, const LayerWeights& w) {
   FeedForward network;
   SLUICE_TRY(network.gate, pack(w.gate, w.gate_bias));
@@ -105,8 +123,13 @@ Result<FeedForward> make_feed_forward(const Packer& pack, const LayerWeights& w)
 Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv, const MixtureParameters& parameters) {
   Linear q, k, v;
   std::optional<LatentAttention> latent;
+  std::optional<DeltaNet> delta;
   FormatSet qkv;
-  if (w.kv_a) {
+  if (w.mixed) {
+    SLUICE_TRY(delta, make_delta_net(pack, w));
+    qkv = formats_of({&delta->mixed, &delta->output_gate, &delta->intake});
+    if (delta->keeps_apart()) qkv.add(delta->keep.format());
+  } else if (w.kv_a) {
     SLUICE_TRY(latent, make_latent_attention(pack, w));
     qkv = formats_of({latent->has_q_a() ? &latent->q_a : &latent->q, &latent->kv_a});
   } else {
@@ -141,6 +164,7 @@ Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv, 
                .k = std::move(k),
                .v = std::move(v),
                .latent = std::move(latent),
+               .delta = std::move(delta),
                .attention_out = std::move(attention_out),
                .ffn = std::move(ffn),
                .mixture = std::move(mixture),

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "compute/attention.h"
+#include "compute/delta_net.h"
 #include "compute/latent_attention.h"
 #include "compute/linear.h"
 #include "compute/memory.h"
@@ -25,7 +26,8 @@ struct Layer {
   std::vector<float> sinks;                               // empty, or [heads]
   int32_t window = 0;                                     // as in HyperParameters::window_of
   Linear q, k, v;                                         // or
-  std::optional<LatentAttention> latent;                  // of latents
+  std::optional<LatentAttention> latent;                  // of latents, or
+  std::optional<DeltaNet> delta;                          // no attention
   Linear attention_out;
   FeedForward ffn;                                                          // or
   std::optional<Mixture> mixture;                                           // of experts

@@ -99,6 +99,19 @@ void Paths::enter(const Row& row) {
   if (row.kind == Row::Kind::kPrompt) commit(row.sequence, row.cell);
 }
 
+bool Paths::goes_on_from_the_end(Cell cell) const {
+  const Entry& token = entry(cell);
+  const auto at = committed_.find(token.sequence);
+  if (at == committed_.end()) return false;
+  const std::vector<Cell>& path = at->second;
+  for (int32_t position = token.position; position >= static_cast<int32_t>(path.size()); --position) {
+    const Entry& e = entry(cell);
+    if (e.sequence != token.sequence || e.position != position || e.holders > 0) return false;
+    cell = e.parent;
+  }
+  return token.position >= static_cast<int32_t>(path.size()) && (path.empty() ? !cell.valid() : cell == path.back());
+}
+
 void Paths::find(const Row& row, Path& path) const {
   path.branch.clear();
   path.committed = {};

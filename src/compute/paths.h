@@ -22,6 +22,13 @@ struct Path {
   }
 };
 
+// A row in an attention: where its keys and values go, by which position they are turned, and what it sees.
+struct BlockRow {
+  Cell cell;
+  int32_t position = 0;
+  Path path;
+};
+
 // So many leading positions of both lie in the same committed cells.
 int64_t in_common(const Path& a, const Path& b);
 
@@ -35,6 +42,13 @@ class Paths {
 
   // The row's cell now holds its token; a prompt row is committed. REQUIRES: as StageRunner::enter.
   void enter(const Row& row);
+
+  // What a sequence has committed. Valid until the next update. REQUIRES: it is open.
+  std::span<const Cell> committed(SequenceId sequence) const { return committed_.at(sequence); }
+  // Sequences that have committed the token in the cell.
+  int32_t holders(Cell cell) const { return entry(cell).holders; }
+  // Whether the cell's token is not committed, and goes on from all that its sequence has committed.
+  bool goes_on_from_the_end(Cell cell) const;
 
   // The path of an entered row, up to and including itself. Reuses the memory of `path`.
   void find(const Row& row, Path& path) const;

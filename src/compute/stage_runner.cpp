@@ -19,6 +19,9 @@ Status check_options(const ModelFile& model, const StageOptions& o) {
   }
   if (o.width_lock < 0 || o.width_lock > kMostWidthLock)
     return input_error(of + "the width lock of a stage must be at most " + std::to_string(kMostWidthLock) + " rows");
+  if (model.hparams().folds() && o.device != kCpuDevice)
+    return input_error(of + "layers without attention (" + model.hparams().architecture +
+                       ") are computed on the CPU alone; leave --device out");
   for (const int32_t tap : o.taps) {
     if (tap < o.range.first || tap > o.range.last) {
       return input_error(of + "tap " + std::to_string(tap) + " is not in layers " + std::to_string(o.range.first) +

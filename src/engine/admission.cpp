@@ -111,11 +111,14 @@ Admission::Start Admission::start_of(const Request& request) {
   for (const Lane& lane : lanes_) {
     const size_t there =
         request.spec.continues ? other->residency(lane.model()).committed().size() : lane.can_share(*other);
-    start.kept.push_back(std::min(request.in_common, there));
+    start.kept.push_back(lane.can_go_on(*other, std::min(request.in_common, there)));
   }
   for (const SourceSlot& slot : request.sources)
     if (const size_t model = slot.draft ? *slot.draft + 1 : 0; model > 0 && lanes_[model].head())
-      start.kept[0] = std::min(start.kept[0], lanes_[model].head()->target_keeps(start.kept[model]));
+      start.kept[0] =
+          lanes_[0].can_go_on(*other, std::min(start.kept[0], lanes_[model].head()->target_keeps(start.kept[model])));
+  for (size_t model = 1; model < lanes_.size(); ++model)  // a head reads the states of the target
+    if (lanes_[model].head() && start.kept[0] == 0) start.kept[model] = 0;
   return start;
 }
 
@@ -144,7 +147,8 @@ bool Admission::fits(const Request& request) {
       needed = needed + lane.shared_behind(*start.origin, kept) - start.origin->reserved_cells;
     else
       needed -= kept;
-    return needed <= static_cast<size_t>(lane.n_cells());
+    const bool takes_over = start.origin != nullptr && request.spec.continues;
+    return needed <= static_cast<size_t>(lane.n_cells()) && lane.has_room_for(takes_over ? 0 : 1);
   });
 }
 

@@ -30,14 +30,17 @@ struct DraftOptions {
   int32_t n_cells = 0, n_stages = 1;
   std::optional<HeadParameters> head;  // if it is one
   std::optional<size_t> shares = {};   // the stage of the target on whose device it runs, a pass at a time
+  bool folds = false;                  // HyperParameters::folds()
   bool lost_with_target = false;       // a head that is elsewhere, as the target's stages are
 };
 
 struct EngineOptions {
-  int32_t context = 0;                      // tokens a request may have, prompt and answer
-  int32_t n_cells = 0;                      // cells of the target's workers
-  std::vector<DraftOptions> drafts;         // the smallest first, then the head if there is one
-  std::shared_ptr<const KnownText> corpus;  // that n-grams know beside the text itself; may be none
+  int32_t context = 0;                       // tokens a request may have, prompt and answer
+  int32_t n_cells = 0;                       // cells of the target's workers
+  std::vector<DraftOptions> drafts;          // the smallest first, then the head if there is one
+  bool folds = false;                        // the target: HyperParameters::folds()
+  size_t most_folded = policy::kMostFolded;  // sequences at a time of a model that folds
+  std::shared_ptr<const KnownText> corpus;   // that n-grams know beside the text itself; may be none
   Scheduler::Options scheduler;
   size_t most_waiting = policy::kMostWaiting;  // requests that wait for cells
   std::vector<LayerRange> cuts;                // for the trace

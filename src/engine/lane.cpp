@@ -29,8 +29,15 @@ size_t Lane::can_share(const Request& from) const {
   return head_ ? std::min(known, there.settled) : known;
 }
 
+// What waits to be told is not folded yet.
+size_t Lane::can_go_on(const Request& from, size_t kept) const {
+  if (!most_sequences_) return kept;
+  return kept >= news_.known(from.sequence, there(from).committed().size()) ? kept : 0;
+}
+
 void Lane::fork(const Request& from, Request& request, size_t length) {
   if (length == 0) return open(request);
+  ++n_sequences_;
   for (const Cell cell : there(from).committed().first(length)) {
     cells_.share(cell);
     there(request).commit(cell);
@@ -58,6 +65,7 @@ void Lane::continue_from(Request& previous, Request& request, size_t kept) {
 void Lane::close(Request& request) {
   for (const Cell cell : there(request).committed()) cells_.give_back(request.sequence, cell);
   there(request) = {};
+  --n_sequences_;
   cells_.close(request.sequence);
   news_.close(request.sequence);
 }
@@ -67,6 +75,7 @@ void Lane::interrupt(Request& request) {
   const auto committed = there(request).committed();
   for (auto cell = committed.rbegin(); cell != committed.rend(); ++cell) cells_.give_back(request.sequence, *cell);
   there(request) = {};
+  --n_sequences_;
   news_.close(request.sequence);
 }
 

@@ -35,6 +35,14 @@ class Lane {
   // What it can take. prompts: some wait to enter the target.
   Room room(bool prompts, double now) const;
 
+  // Its workers fold what is known of a path: a sequence goes on behind all that it has committed or from nothing, and
+  // there may be so many at a time.
+  void fold(size_t most_sequences) { most_sequences_ = most_sequences; }
+  // Whether there may be one more sequence, or, where one takes over another's, as many as there are.
+  bool has_room_for(size_t more) const { return !most_sequences_ || n_sequences_ + more <= *most_sequences_; }
+  // With how many of these of its committed tokens a request can go on in another's sequence, or beside it.
+  size_t can_go_on(const Request& from, size_t kept) const;
+
   // The stage of the target on whose device it runs, a pass at a time.
   void share(size_t stage) { shares_ = stage; }
   bool shares_first_stage() const { return shares_ == 0; }
@@ -49,7 +57,10 @@ class Lane {
   const HeadFeed* head() const { return head_ ? &*head_ : nullptr; }
 
   // The request's sequence begins, with nothing committed.
-  void open(const Request& request) { news_.open(request.sequence, request.spec.sampling); }
+  void open(const Request& request) {
+    ++n_sequences_;
+    news_.open(request.sequence, request.spec.sampling);
+  }
   // It begins with the first `length` tokens that another has committed, in the same cells. REQUIRES: length is no more
   // than can_share().
   void fork(const Request& from, Request& request, size_t length);
@@ -86,6 +97,7 @@ class Lane {
   void start_over() {
     news_ = {};
     dead_ = {};
+    n_sequences_ = 0;
     traffic_.lose_all();
   }
 
@@ -101,6 +113,8 @@ class Lane {
   std::optional<size_t> shares_;
   bool lost_with_target_ = false;
   CellPool cells_;
+  std::optional<size_t> most_sequences_;  // if its workers fold
+  size_t n_sequences_ = 0;
   size_t promised_ = 0;  // cells that the committed tokens and roots of requests may still ask for
   SequenceNews news_;
   Amendment dead_;

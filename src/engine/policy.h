@@ -9,6 +9,9 @@ namespace sluice::policy {
 // Requests that wait for cells; whoever comes then is told so, instead of waiting without end.
 inline constexpr size_t kMostWaiting = 1024;
 
+// Sequences at a time of a model that folds what it knows of them: each has a state, up to a megabyte a layer.
+inline constexpr size_t kMostFolded = 4;
+
 // --- what enters a batch (Scheduler, Price)
 
 // Of a batch's rows at most so many are for prompts, as long as nobody says better: half of it, so that those who

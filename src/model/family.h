@@ -30,6 +30,13 @@ struct WindowRules {
   float rope_base = 0.0f;  // of those layers, likewise, and they extend no context; 0: they turn as the others do
 };
 
+// Layers that are gated delta nets, all but every so-many-th; then the others have gated attention.
+struct DeltaNetRules {
+  bool have = false;
+  // What value heads read of a key head, and how much they take in and keep, lies together.
+  bool grouped = false;
+};
+
 struct ModelFamily {
   std::string_view architecture;  // general.architecture
   RopeParameters::Pairing rope_pairing;
@@ -42,6 +49,7 @@ struct ModelFamily {
   QkNorm qk_norm = QkNorm::kNone;            // queries and keys are normalised head by head
   const char* ffn_norm = "ffn_norm.weight";  // the norm before the feed-forward network
   bool rope_in_part = false;                 // may turn a part of a head only
+  bool rope_sections = false;                // says which parts turn by which coordinate, all the same in text
   bool predicts_further = false;             // may carry layers behind the others that predict further tokens
   bool out_bias_required = false;            // behind the attention
   bool sinks = false;                        // has scores of attention that are no token's
@@ -54,6 +62,7 @@ struct ModelFamily {
   int32_t scores_scaled_by_width = 0;            // with so many layers by 1 / sqrt(d_model / heads)
   bool latent = false;                           // attention over latents
   bool values_as_keys = false;  // where the size of a value is not said, it is that of a key, not d_model / heads
+  DeltaNetRules delta = {};
   ExpertRules experts = {};
 };
 
@@ -95,6 +104,31 @@ inline constexpr ModelFamily kModelFamilies[] = {
      .predicts_further = true,
      .latent = true,
      .experts = {.have = ExpertRules::Have::kAlways, .shared = ExpertRules::Shared::kPlain, .as_said = true}},
+    {.architecture = "qwen3next",  // Qwen3-Next 80B-A3B, Qwen3-Coder-Next
+     .rope_pairing = RopeParameters::Pairing::kHalves,
+     .qk_norm = ModelFamily::QkNorm::kRequired,
+     .ffn_norm = "post_attention_norm.weight",
+     .rope_in_part = true,
+     .predicts_further = true,
+     .delta = {.have = true, .grouped = true},
+     .experts = {.have = ExpertRules::Have::kAlways, .shared = ExpertRules::Shared::kGated, .normalised = true}},
+    {.architecture = "qwen35",  // Qwen3.5 and 3.6, dense
+     .rope_pairing = RopeParameters::Pairing::kHalves,
+     .qk_norm = ModelFamily::QkNorm::kRequired,
+     .ffn_norm = "post_attention_norm.weight",
+     .rope_in_part = true,
+     .rope_sections = true,
+     .predicts_further = true,
+     .delta = {.have = true}},
+    {.architecture = "qwen35moe",  // Qwen3.5 35B-A3B to 397B-A17B, Qwen3.6
+     .rope_pairing = RopeParameters::Pairing::kHalves,
+     .qk_norm = ModelFamily::QkNorm::kRequired,
+     .ffn_norm = "post_attention_norm.weight",
+     .rope_in_part = true,
+     .rope_sections = true,
+     .predicts_further = true,
+     .delta = {.have = true},
+     .experts = {.have = ExpertRules::Have::kAlways, .shared = ExpertRules::Shared::kGated, .normalised = true}},
     {.architecture = "gpt-oss",
      .rope_pairing = RopeParameters::Pairing::kHalves,
      .qkv_bias_required = true,

@@ -149,6 +149,40 @@ Status read_heads(const MetadataKeys& keys, const ModelFamily& family, HyperPara
   return {};
 }
 
+// Of gated delta nets, whose keys are those of state-space models.
+Status read_delta_nets(const MetadataKeys& keys, const DeltaNetRules& rules, HyperParameters& h) {
+  if (!rules.have) return {};
+  h.gated_attention = true;
+  DeltaNetParameters& delta = h.delta;
+  delta.neighbours_share = rules.grouped;
+  SLUICE_TRY(delta.n_key_heads, keys.number_in("ssm.group_count", 1, kMaxDimension));
+  SLUICE_TRY(delta.n_value_heads, keys.number_in("ssm.time_step_rank", 1, kMaxDimension));
+  if (delta.n_value_heads % delta.n_key_heads != 0)
+    return keys.wrong("ssm.group_count", "should divide ssm.time_step_rank");
+  SLUICE_TRY(delta.head_dim, keys.number_in("ssm.state_size", 1, kMaxHeadDim));
+  if (delta.head_dim % 8 != 0) return keys.wrong("ssm.state_size", "should be a multiple of 8");
+  SLUICE_TRY(const int32_t inner, keys.number_in("ssm.inner_size", 1, kMaxDimension));
+  if (inner != delta.value_width())
+    return keys.wrong("ssm.inner_size", "should be ssm.time_step_rank times ssm.state_size");
+  SLUICE_TRY(delta.n_taps, keys.number_in("ssm.conv_kernel", 2, kMostTaps));
+  SLUICE_TRY(const int32_t period, keys.count("full_attention_interval", kMaxLayers, 4));
+  SLUICE_TRY(delta.layers, keys.layer_flags("attention.recurrent_layers", h.n_layers, period));
+  return {};
+}
+
+// Which of a head's pairs turn by which coordinate of a place in an image: of text all coordinates are the position,
+// but the fourth, which is 0.
+Status check_rope_sections(const MetadataKeys& keys) {
+  constexpr const char* kSections = "rope.dimension_sections";
+  SLUICE_TRY(const auto sections, keys.numbers(kSections, 4, 0, kMaxHeadDim));
+  const int32_t n = sections[0] + sections[1] + sections[2] + sections[3];
+  for (int32_t pair = 0; pair < n; ++pair)  // they take turns
+    if (pair >= 3 * sections[static_cast<size_t>(pair % 3)])
+      return keys.wrong(kSections, "leaves pairs to a fourth coordinate, which is not supported");
+  if (n == 0) return keys.wrong(kSections, "are all 0");
+  return {};
+}
+
 // As llama.cpp derives its parameters for these families: YaRN with ext_factor 1, its own beta_fast and beta_slow, and
 // an attention factor that compensates for context extensions below 1 only. Other values for these are refused, since
 // files that carry them give other tokens there.
@@ -197,7 +231,8 @@ Status read_rope(const MetadataKeys& keys, const ModelFamily& family, HyperParam
   const bool in_part = family.rope_in_part && h.rope.n_dims < h.head_dim && h.rope.n_dims % 2 == 0;
   if (h.rope.n_dims != h.head_dim && !in_part)
     return keys.wrong("rope.dimension_count", "should be the size of a head, " + std::to_string(h.head_dim));
-  if (family.rope_in_part && keys.has("rope.dimension_sections"))
+  if (family.rope_sections) SLUICE_TRY_STATUS(check_rope_sections(keys));
+  if (family.rope_in_part && !family.rope_sections && keys.has("rope.dimension_sections"))
     return keys.wrong("rope.dimension_sections", "asks for positions in images, which are not supported");
   SLUICE_TRY(h.rope.base, keys.number("rope.freq_base", 10000.0f));
   if (h.rope.base <= 1.0f) return keys.wrong("rope.freq_base", "should be above 1");
@@ -258,6 +293,7 @@ Status read_layer_shape(const MetadataKeys& keys, const ModelFamily& family, Hyp
     h.attention_scale = 1.0f / std::sqrt(static_cast<float>(h.d_model / h.n_heads));
   SLUICE_TRY_STATUS(read_caps(keys, family, h));
   SLUICE_TRY_STATUS(read_windows(keys, family.windows, h));
+  SLUICE_TRY_STATUS(read_delta_nets(keys, family.delta, h));
   return read_rope(keys, family, h);
 }
 

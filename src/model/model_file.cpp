@@ -120,6 +120,7 @@ Result<HeadContents> ModelFile::further_layer() const {
   p.hparams.n_layers = 1;
   p.hparams.n_further_layers = p.hparams.mixture.n_dense_layers = 0;
   p.hparams.sees_window.clear();
+  p.hparams.delta = {};
   p.taps = {{h.n_layers}};
   p.feature_norm = true;
   head.target = {.name = h.name, .fingerprint = "", .n_layers = h.n_layers, .d_model = h.d_model, .n_vocab = h.n_vocab};

@@ -3,8 +3,10 @@
 
 #include <ggml.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -67,6 +69,26 @@ struct LatentParameters {
   explicit operator bool() const { return rank > 0; }
 };
 
+// Gated delta nets (Yang et al. 2024, "Gated Delta Networks") in place of attention: what such a layer knows of a path
+// is folded into a state, a matrix a head, that does not grow. Its queries, keys and values pass a short convolution
+// first.
+struct DeltaNetParameters {
+  int32_t n_key_heads = 0, n_value_heads = 0;  // a key head, which is a query head too, is read by several value heads
+  int32_t head_dim = 0;                        // of all of them
+  int32_t n_taps = 0;                          // tokens that the convolution sees, its own included, up to kMostTaps
+  // A key head is read by neighbours: h / (value heads / key heads); else by every so-many-th: h mod key heads.
+  bool neighbours_share = false;
+  std::vector<uint8_t> layers;  // [n_layers], or empty: whether it is such a layer
+
+  int64_t key_width() const { return int64_t{n_key_heads} * head_dim; }
+  int64_t value_width() const { return int64_t{n_value_heads} * head_dim; }
+  int64_t mixed_width() const { return 2 * key_width() + value_width(); }  // queries, keys and values
+  bool is_in(int32_t layer) const { return layer < std::ssize(layers) && layers[static_cast<size_t>(layer)] != 0; }
+};
+
+// That a gated delta net's convolution may have.
+inline constexpr int32_t kMostTaps = 32;
+
 // Between a feed-forward network's products: silu(gate) * up, or as kernels/table.h says of clamped_silu_times and
 // gelu_times.
 enum class Activation : uint8_t { kSilu, kClampedSilu, kGelu };
@@ -81,6 +103,8 @@ struct HyperParameters {
   RopeParameters rope, window_rope;  // the latter in layers that see a window
   MixtureParameters mixture;
   LatentParameters latent;  // with it head_dim is the size of what a cell keeps, and n_kv_heads is 1
+  DeltaNetParameters delta;
+  bool gated_attention = false;  // each query comes with a gate of its size, by which what its head attends to counts
   Activation activation = Activation::kSilu;
   float embedding_scale = 1.0f;  // states begin as a token's embedding times this
   float attention_scale = 0.0f;  // scores are multiplied by it; 0: 1 / sqrt(head_dim)
@@ -92,7 +116,13 @@ struct HyperParameters {
   int32_t window_of(int32_t layer) const {
     return layer < std::ssize(sees_window) && sees_window[static_cast<size_t>(layer)] != 0 ? window : 0;
   }
-  // Values that a cell keeps in each layer.
+  // Layers whose keys and values lie in cells.
+  int32_t n_cell_layers() const {
+    return n_layers - static_cast<int32_t>(std::count(delta.layers.begin(), delta.layers.end(), uint8_t{1}));
+  }
+  // Whether what is known of a path is folded in some layers, so that no path can be cut back to where it was before.
+  bool folds() const { return n_cell_layers() < n_layers; }
+  // Values that a cell keeps in each of them.
   int64_t values_of_cell() const { return int64_t{latent ? 1 : 2} * n_kv_heads * head_dim; }
   const RopeParameters& rope_of(int32_t layer) const { return window_of(layer) > 0 ? window_rope : rope; }
 };
@@ -118,16 +148,24 @@ struct Tensor {
 // The weights of one layer. Tensors that the model doesn't have are empty.
 struct LayerWeights {
   Tensor attention_norm;          // [d_model]
-  Tensor q, k, v;                 // [heads * head_dim, d_model]; k and v: [kv_heads * head_dim, d_model]
+  Tensor q, k, v;                 // [heads * head_dim, d_model]; k and v: [kv_heads * head_dim, d_model]. Gated: q
+                                  // has of each head its gate behind its query
   Tensor q_bias, k_bias, v_bias;  // qwen2; some llama files
   Tensor q_norm, k_norm;          // [head_dim]: qwen3
   Tensor attention_out;           // [d_model, heads * head_dim]
   Tensor attention_out_bias;
   // Of latent attention: what queries go through, instead of q; the latent with the key part that turns; and what makes
   // keys and values of the latent, a matrix a head.
-  Tensor q_a, q_a_norm, q_b;                  // [q_rank, d_model], [q_rank], [heads * (key + turned), q_rank]
-  Tensor kv_a, kv_a_norm;                     // [rank + turned, d_model], [rank]
-  Tensor k_b, v_b;                            // [heads] matrices [rank, key] and [value, rank]
+  Tensor q_a, q_a_norm, q_b;  // [q_rank, d_model], [q_rank], [heads * (key + turned), q_rank]
+  Tensor kv_a, kv_a_norm;     // [rank + turned, d_model], [rank]
+  Tensor k_b, v_b;            // [heads] matrices [rank, key] and [value, rank]
+  // Of a gated delta net: queries, keys and values in a row; what its outcome is gated by; the convolution; of each
+  // value head how much it takes in and how much it keeps, the latter with a bias and a factor; the outcome's norm.
+  Tensor mixed, output_gate;                  // [mixed_width, d_model], [value_width, d_model]
+  Tensor convolution;                         // [mixed_width, taps]
+  Tensor intake, keep;                        // [value_heads, d_model]; or
+  Tensor intake_and_keep;                     // [2 value_heads, d_model]: of a key head's both, one after another
+  Tensor keep_bias, keep_factor, state_norm;  // [value_heads], [value_heads], [head_dim]
   Tensor attention_post_norm, ffn_post_norm;  // [d_model]: of what is added to the states
   Tensor sinks;     // [heads]: a score of each head that takes its share of attention, and gives nothing
   Tensor ffn_norm;  // [d_model]

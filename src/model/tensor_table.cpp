@@ -32,7 +32,7 @@ void add_attention(const HyperParameters& h, const ModelFamily& family, std::vec
   constexpr Need kRequired = Need::kRequired, kOptional = Need::kOptional;
   const int64_t d = h.d_model, head = h.head_dim, n_q = head * h.n_heads, n_kv = head * h.n_kv_heads;
   const Need qkv_bias = family.qkv_bias_required ? kRequired : kOptional;
-  table.push_back({"attn_q.weight", &W::q, kRequired, d, n_q});
+  table.push_back({"attn_q.weight", &W::q, kRequired, d, h.gated_attention ? 2 * n_q : n_q});
   table.push_back({"attn_k.weight", &W::k, kRequired, d, n_kv});
   table.push_back({"attn_v.weight", &W::v, kRequired, d, n_kv});
   table.push_back({"attn_q.bias", &W::q_bias, qkv_bias, n_q});
@@ -68,6 +68,26 @@ void add_latent_attention(const HyperParameters& h, std::vector<LayerTensor>& ta
   table.push_back({"attn_output.weight", &W::attention_out, kRequired, n * l.value, d});
 }
 
+void add_delta_net(const HyperParameters& h, const ModelFamily& family, std::vector<LayerTensor>& table) {
+  using W = LayerWeights;
+  constexpr Need kRequired = Need::kRequired;
+  const DeltaNetParameters& delta = h.delta;
+  const int64_t d = h.d_model, n = delta.n_value_heads, mixed = delta.mixed_width(), width = delta.value_width();
+  table.push_back({"attn_qkv.weight", &W::mixed, kRequired, d, mixed});
+  table.push_back({"attn_gate.weight", &W::output_gate, kRequired, d, width});
+  table.push_back({"ssm_conv1d.weight", &W::convolution, kRequired, delta.n_taps, mixed, 1, /*of_vectors=*/true});
+  if (family.delta.grouped) {
+    table.push_back({"ssm_ba.weight", &W::intake_and_keep, kRequired, d, 2 * n});
+  } else {
+    table.push_back({"ssm_beta.weight", &W::intake, kRequired, d, n});
+    table.push_back({"ssm_alpha.weight", &W::keep, kRequired, d, n});
+  }
+  table.push_back({"ssm_dt.bias", &W::keep_bias, kRequired, n});
+  table.push_back({"ssm_a", &W::keep_factor, kRequired, n});
+  table.push_back({"ssm_norm.weight", &W::state_norm, kRequired, delta.head_dim});
+  table.push_back({"ssm_out.weight", &W::attention_out, kRequired, width, d});
+}
+
 }  // namespace
 
 std::vector<LayerTensor> layer_tensors(const HyperParameters& h, const ModelFamily& family, int32_t layer) {
@@ -78,7 +98,9 @@ std::vector<LayerTensor> layer_tensors(const HyperParameters& h, const ModelFami
       {"attn_norm.weight", &W::attention_norm, kRequired, d},
       {family.ffn_norm, &W::ffn_norm, kRequired, d},
   };
-  if (h.latent)
+  if (h.delta.is_in(layer))
+    add_delta_net(h, family, table);
+  else if (h.latent)
     add_latent_attention(h, table);
   else
     add_attention(h, family, table);

@@ -11,8 +11,8 @@ namespace {
 
 class Layers final : public Computation {
  public:
-  Layers(std::unique_ptr<StageRunner> runner, StageId stage, int32_t d_model)
-      : runner_(std::move(runner)), stage_(stage), d_(static_cast<size_t>(d_model)) {}
+  Layers(std::unique_ptr<StageRunner> runner, StageId stage, const HyperParameters& hparams)
+      : runner_(std::move(runner)), stage_(stage), d_(static_cast<size_t>(hparams.d_model)), folds_(hparams.folds()) {}
 
   void enter(const Batch& batch) override { runner_->enter(batch.updates, batch.rows); }
 
@@ -26,7 +26,9 @@ class Layers final : public Computation {
     return static_cast<int32_t>(batch.rows.size());
   }
 
+  // A state that was folded is gone with its sequence: all is computed again.
   void keep_journal(int64_t bytes) override {
+    if (folds_) return;
     const StageOptions& options = runner_->options();
     journal_.emplace(options.n_cells, options.with_head ? 0 : static_cast<int32_t>(d_), bytes);
   }
@@ -96,6 +98,7 @@ class Layers final : public Computation {
   std::unique_ptr<StageRunner> runner_;
   StageId stage_;
   size_t d_;
+  bool folds_;
   std::vector<float> hidden_;  // of the rows that were asked for last
   std::optional<Journal> journal_;
 };
@@ -142,8 +145,9 @@ class HeadOfTarget final : public Computation {
 
 }  // namespace
 
-std::unique_ptr<Computation> layers_of(std::unique_ptr<StageRunner> runner, StageId stage, int32_t d_model) {
-  return std::make_unique<Layers>(std::move(runner), stage, d_model);
+std::unique_ptr<Computation> layers_of(std::unique_ptr<StageRunner> runner, StageId stage,
+                                       const HyperParameters& hparams) {
+  return std::make_unique<Layers>(std::move(runner), stage, hparams);
 }
 std::unique_ptr<Computation> nothing(int32_t d_state) { return std::make_unique<Nothing>(d_state); }
 std::unique_ptr<Computation> head_of(std::unique_ptr<HeadModule> head) {

@@ -56,7 +56,8 @@ class Computation {
   virtual Exactness exactness() const = 0;
 };
 
-std::unique_ptr<Computation> layers_of(std::unique_ptr<StageRunner> runner, StageId stage, int32_t d_model);
+std::unique_ptr<Computation> layers_of(std::unique_ptr<StageRunner> runner, StageId stage,
+                                       const HyperParameters& hparams);
 // A stage before the last of a model whose last computes all: it passes on zeros for states, d_state of a row.
 std::unique_ptr<Computation> nothing(int32_t d_state);
 std::unique_ptr<Computation> head_of(std::unique_ptr<HeadModule> head);

@@ -62,6 +62,7 @@ StageLimits StageLimits::of(const StageRecipe& recipe, const ModelFile& model) {
           .foreign_tokens = recipe.options.foreign_tokens,
           .d_state = takes_states ? model.hparams().d_model : 0,
           .activations = recipe.options.activations(),
+          .folds = recipe.kind != Kind::kNothing && recipe.kind != Kind::kZeros && model.hparams().folds(),
           .head = {}};
 }
 
@@ -170,6 +171,17 @@ Status FrameCheck::check_for_head(const Batch& batch) const {
   return {};
 }
 
+// What is folded can't be taken apart.
+Status FrameCheck::check_for_folded(const PathUpdate& update) const {
+  const auto* fork = std::get_if<Fork>(&update);
+  const auto* truncate = std::get_if<Truncate>(&update);
+  if (fork == nullptr && truncate == nullptr) return {};
+  const auto at = folded_.find(fork != nullptr ? fork->from : truncate->sequence);
+  const int32_t length = fork != nullptr ? fork->length : truncate->length;
+  if (length == 0 || at == folded_.end() || length >= at->second) return {};
+  return refuse("a path of " + std::to_string(at->second) + " folded tokens is cut to " + std::to_string(length));
+}
+
 // By the rules of those who will keep the paths.
 Status FrameCheck::follow(const Batch& batch) {
   try {
@@ -178,10 +190,18 @@ Status FrameCheck::follow(const Batch& batch) {
       const auto* close = std::get_if<Close>(&update);
       if (begins && std::ssize(open_) >= limits_.n_cells) return refuse("more sequences than cells");
       if (close != nullptr && open_.erase(close->sequence) == 0) return refuse("a sequence is closed that isn't open");
+      if (limits_.folds) SLUICE_TRY_STATUS(check_for_folded(update));
       paths_.apply(update);
+      if (const auto* fork = std::get_if<Fork>(&update); fork != nullptr && folded_.contains(fork->from))
+        folded_[fork->sequence] = std::min(fork->length, folded_[fork->from]);
       if (begins) open_.insert(sequence_of(update));
     }
     for (const Row& row : batch.rows) paths_.enter(row);
+    if (limits_.folds) {
+      folded_.clear();
+      for (const SequenceId sequence : open_)
+        folded_[sequence] = static_cast<int32_t>(paths_.committed(sequence).size());
+    }
   } catch (const BrokenInvariant& broken) {
     return refuse(broken.why());
   }

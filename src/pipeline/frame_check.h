@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -33,6 +34,7 @@ struct StageLimits {
   bool foreign_tokens = false;                  // rows may hold others
   int32_t d_state = 0;                          // numbers that a batch brings for a row: 0 or d_model
   Activations activations = Activations::kF32;  // as which it brings them
+  bool folds = false;                           // HyperParameters::folds()
   std::optional<HeadParameters> head;
 
   static StageLimits of(const StageRecipe& recipe, const ModelFile& model);
@@ -59,13 +61,15 @@ class FrameCheck {
   Status check_for_layers(const Batch& batch) const;
   Status check_for_head(const Batch& batch) const;
   Status check_depth(int32_t depth) const;
+  Status check_for_folded(const PathUpdate& update) const;
   Status follow(const Batch& batch);
   int64_t end_of_tokens() const;
 
   StageLimits limits_;
   Paths paths_;
   std::unordered_set<SequenceId> open_;
-  BatchId newest_;  // that was checked
+  std::unordered_map<SequenceId, int32_t> folded_;  // where layers fold: tokens that were committed by the last batch
+  BatchId newest_;                                  // that was checked
 };
 
 // For the coordinator, of one stage: what it says of the batches that its model was given.

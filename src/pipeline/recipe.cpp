@@ -132,7 +132,7 @@ Result<Worker> make_worker(const StageRecipe& recipe, const ModelFile& model, st
       break;
     case Kind::kLayers: {
       SLUICE_TRY(auto runner, make_stage_runner(model, recipe.options));
-      computation = layers_of(std::move(runner), recipe.stage, d_model);
+      computation = layers_of(std::move(runner), recipe.stage, model.hparams());
       break;
     }
     case Kind::kZeros:

@@ -1,6 +1,7 @@
 #include "pipeline/stage_memory.h"
 
 #include "base/half.h"
+#include "compute/folded_states.h"
 #include "compute/packed_size.h"
 #include "model/tensor_table.h"
 
@@ -18,8 +19,15 @@ uint64_t embedding_bytes(const ModelFile& model) {
 
 int64_t bytes_of_cell(const HyperParameters& h, KvType kv, int32_t n_stages) {
   constexpr int64_t kBookkeeping = 64;  // of a stage: the cell's parent, position and place in paths
-  return h.n_layers * h.values_of_cell() * static_cast<int64_t>(kv == KvType::kF32 ? sizeof(float) : sizeof(Half)) +
+  return h.n_cell_layers() * h.values_of_cell() *
+             static_cast<int64_t>(kv == KvType::kF32 ? sizeof(float) : sizeof(Half)) +
          n_stages * kBookkeeping;
+}
+
+int64_t folded_bytes(const HyperParameters& h) {
+  constexpr int64_t kSequences = 4;
+  return (h.n_layers - h.n_cell_layers()) *
+         (kSequences * FoldedStates::state_bytes(h.delta) + kMostRows * FoldedStates::update_bytes(h.delta));
 }
 
 int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
@@ -33,7 +41,11 @@ int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
   if (options.with_embedding && !(options.with_head && model.tied_head())) weights += embedding_bytes(model);
   HyperParameters layers = model.hparams();
   layers.n_layers = options.range.count();
-  return static_cast<int64_t>(weights) + options.n_cells * bytes_of_cell(layers, options.kv);
+  if (layers.folds()) {
+    const auto first = layers.delta.layers.begin() + options.range.first;
+    layers.delta.layers = std::vector(first, first + layers.n_layers);
+  }
+  return static_cast<int64_t>(weights) + options.n_cells * bytes_of_cell(layers, options.kv) + folded_bytes(layers);
 }
 
 // Its layers keep f32.

@@ -12,6 +12,9 @@ namespace sluice {
 // Bytes of a token's keys and values in all layers of a model, with what a stage keeps of the cell besides.
 int64_t bytes_of_cell(const HyperParameters& hparams, KvType kv, int32_t n_stages = 1);
 
+// Bytes of what layers without attention hold of a few sequences, and of the nodes of a batch.
+int64_t folded_bytes(const HyperParameters& hparams);
+
 // Bytes of a stage when all of its cells are full: weights, keys and values.
 int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model);
 // Of a head, with what it borrows. REQUIRES: it was opened with its target, which is `target`.

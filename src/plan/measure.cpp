@@ -67,7 +67,7 @@ Result<Profile> measure_profile(const ModelFile& model, const StageOptions& with
                       .position = i,
                       .cell = Cell(i),
                       .parent = Cell(i - 1),
-                      .kind = Row::Kind::kPrompt});
+                      .kind = i < kPrefix ? Row::Kind::kPrompt : Row::Kind::kNode});
     return rows;
   };
   std::vector<float> hidden(256 * d), logits;
@@ -78,8 +78,7 @@ Result<Profile> measure_profile(const ModelFile& model, const StageOptions& with
   double done = 0;
   for (const int32_t width : kWidths) {
     const auto rows = rows_from(kPrefix, width);
-    const PathUpdate back = Truncate{sequence, kPrefix, {}};
-    runner->enter({&back, 1}, rows);
+    runner->enter({}, rows);
     const int32_t runs = std::max(3, 48 / width);
     const auto states = std::span(hidden).first(static_cast<size_t>(width) * d);
     const double pass = median_seconds(runs, [&] { runner->run(rows, states); });

@@ -36,6 +36,7 @@ class Assembler {
 
  private:
   Status add_target() {
+    engine_.folds = parts_.model->hparams().folds();
     PipelineOptions options = shared_options();
     options.cuts = parts_.cuts;
     options.activations = options_.activations;
@@ -138,7 +139,7 @@ class Assembler {
     options.journal = 1;  // its only stage sends no states
     const size_t i = engine_.drafts.size();
     engine_.drafts.push_back(
-        {.name = hparams.name, .n_cells = options.stage.n_cells, .n_stages = 1, .head = std::nullopt});
+        {.name = hparams.name, .n_cells = options.stage.n_cells, .head = std::nullopt, .folds = hparams.folds()});
     if (i < options_.draft_hosts.size()) return add_remote_draft(draft, options, i);
     SLUICE_TRY(auto workers, make_workers(draft, options));
     return add_draft_pipeline({.workers = std::move(workers),

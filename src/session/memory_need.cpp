@@ -30,7 +30,12 @@ int64_t cells_of_request(int32_t context, int32_t n_stages, const MethodOptions&
 }
 
 Status MemoryNeed::check(int32_t n_requests) const {
-  const int64_t most = std::min(kMostCells, machine_memory() / bytes) - policy::kDraftedAhead;
+  const int64_t memory = machine_memory();
+  if (folded > memory)
+    return input_error("the states of this model's layers without attention need " +
+                       std::to_string((folded >> 30) + 1) + " GiB; this machine has " + std::to_string(memory >> 30) +
+                       " GiB: give its layers to several machines (--hosts)");
+  const int64_t most = std::min(kMostCells, (memory - folded) / bytes) - policy::kDraftedAhead;
   const int64_t needed = n_requests * cells;
   if (needed <= most) return {};
   const bool several = n_requests > 1;
@@ -39,7 +44,7 @@ Status MemoryNeed::check(int32_t n_requests) const {
   const int64_t gib = ((needed * bytes) >> 30) + 1, less = most / n_requests - (cells - context);
   text += " needs a KV cache of " + std::to_string(needed) + " cells, " + std::to_string(gib) + " GiB; there may be " +
           std::to_string(kMostCells - policy::kDraftedAhead) + " cells, and this machine has " +
-          std::to_string(machine_memory() >> 30) + " GiB";
+          std::to_string(memory >> 30) + " GiB";
   if (less >= 2) text += ": give --context " + std::to_string(less) + " at most";
   if (several && most >= cells)
     text += std::string(less >= 2 ? ", or" : ": give") + " --concurrency " + std::to_string(most / cells) + " at most";
@@ -58,7 +63,7 @@ Result<std::vector<StageMemory>> stage_memory(const ModelFile& model, int32_t n_
     for (int32_t l = layers.first; l < layers.last; ++l) stage.weights += static_cast<int64_t>(model.layer_bytes(l));
     if (layers.last == h.n_layers) stage.weights += static_cast<int64_t>(model.head_bytes());
     stage.weights = static_cast<int64_t>(static_cast<double>(stage.weights) * growth);
-    stage.cells = cells * bytes_of_cell(h, options.kv) * layers.count() / h.n_layers;
+    stage.cells = (cells * bytes_of_cell(h, options.kv) + folded_bytes(h)) * layers.count() / h.n_layers;
     stages.push_back(stage);
   }
   return stages;

@@ -24,12 +24,13 @@ struct MemoryNeed {
   int32_t context = 0;  // tokens of a request
   int64_t cells = 0;    // of the target, for a request
   int64_t bytes = 0;    // of a cell in all models together
+  int64_t folded = 0;   // of what is held besides where models fold what they know of a sequence
 
   // For so many requests at a time. The error names --context and --concurrency, and what would be right.
   Status check(int32_t n_requests) const;
 };
 
-// What a stage holds when the context is full: its weights, and the keys and values of its layers.
+// What a stage holds when the context is full: its weights, and the keys and values of its layers, or their states.
 struct StageMemory {
   LayerRange layers;
   int64_t weights = 0, cells = 0;  // bytes

@@ -266,15 +266,21 @@ std::string Session::method(const std::string& asked) const {
 
 // An engine loads one head at most.
 MemoryNeed Session::memory_need() const {
-  int64_t dearest_head = 0, bytes = 1;  // what other hosts hold they count themselves
-  if (options_.hosts.empty()) bytes = bytes_of_cell(model_->hparams(), options_.kv, options_.stages);
-  for (size_t i = options_.draft_hosts.size(); i < drafts_.size(); ++i)
+  int64_t dearest_head = 0, bytes = 1, folded = 0;  // what other hosts hold they count themselves
+  if (options_.hosts.empty()) {
+    bytes = bytes_of_cell(model_->hparams(), options_.kv, options_.stages);
+    folded = folded_bytes(model_->hparams());
+  }
+  for (size_t i = options_.draft_hosts.size(); i < drafts_.size(); ++i) {
     bytes += bytes_of_cell(drafts_[i].hparams(), options_.kv);
+    folded += folded_bytes(drafts_[i].hparams());
+  }
   for (const HeadFile& head : heads_)
     if (!head_host_) dearest_head = std::max(dearest_head, bytes_of_cell(head.parameters().hparams, KvType::kF32));
   return {.context = options_.context,
           .cells = cells_of_request(options_.context, options_.stages, options_.request.method_options),
-          .bytes = bytes + dearest_head};
+          .bytes = bytes + dearest_head,
+          .folded = folded};
 }
 
 Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, int32_t n_requests) const {
@@ -283,6 +289,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
   EngineOptions engine;
   engine.context = options_.context;
   engine.n_cells = static_cast<int32_t>(n_requests * need.cells);
+  engine.most_folded = std::max(engine.most_folded, 2 * static_cast<size_t>(n_requests));
   engine.corpus = corpus_;
   engine.trace = options_.trace;
   engine.scheduler.prompt_chunk = options_.stages == 1 ? policy::kPromptRowsAlone : policy::kPromptRowsPiped;

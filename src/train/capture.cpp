@@ -30,10 +30,11 @@ Result<Capture> Capture::create(const ModelFile& model, CaptureOptions options) 
                                                     .max_rows = kChunk,
                                                     .threads = options.threads,
                                                     .taps = options.taps}));
-  return Capture(std::move(runner), std::move(options), model.hparams().d_model);
+  return Capture(std::move(runner), std::move(options), model.hparams());
 }
 
 int32_t Capture::shared(const Example& example, int32_t n) const {
+  if (folds_) return 0;  // it can't go on from where an earlier text was
   const auto most = std::min({n, static_cast<int32_t>(before_.tokens.size()), kRemembered});
   int32_t same = 0;
   while (same < most && example.tokens[static_cast<size_t>(same)] == before_.tokens[static_cast<size_t>(same)]) ++same;

@@ -37,8 +37,8 @@ class Capture {
   Captured run(const Example& example);
 
  private:
-  Capture(std::unique_ptr<StageRunner> runner, CaptureOptions options, int32_t d_model)
-      : runner_(std::move(runner)), options_(std::move(options)), d_model_(d_model) {}
+  Capture(std::unique_ptr<StageRunner> runner, CaptureOptions options, const HyperParameters& hparams)
+      : runner_(std::move(runner)), options_(std::move(options)), d_model_(hparams.d_model), folds_(hparams.folds()) {}
 
   int32_t shared(const Example& example, int32_t n) const;  // tokens that it begins with like the one before
   void remember(const Captured& captured, int32_t n);
@@ -46,6 +46,7 @@ class Capture {
   std::unique_ptr<StageRunner> runner_;
   CaptureOptions options_;
   int32_t d_model_;
+  bool folds_;
   std::vector<float> hidden_;
   struct {
     std::vector<Token> tokens;  // empty: no sequence is open

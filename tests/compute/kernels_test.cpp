@@ -103,6 +103,62 @@ TEST(Kernels, SoftmaxAgreesWithDoublePrecision) {
 }
 
 // Every 16-bit pattern and many floats, against the processor-independent conversions of ggml.
+TEST(Kernels, SigmoidTimesAgreesWithDoublePrecision) {
+  on_every_instruction_set([](const Kernels& k) {
+    const std::vector<float> gate = {0, 1e-5f, 1, -1, 29, -29, 200, -200, 0.3f, -0.7f, 7.5f};
+    std::vector<float> x = Dice(1).normals(gate.size());
+    const std::vector<float> before = x;
+    k.sigmoid_times(gate.data(), x.data(), static_cast<int64_t>(x.size()));
+    for (size_t i = 0; i < x.size(); ++i)
+      EXPECT_NEAR(x[i], before[i] / (1.0 + std::exp(-static_cast<double>(gate[i]))), 1e-6 * std::fabs(before[i]));
+  });
+}
+
+TEST(Kernels, ShortConvolutionAgreesWithDoublePrecision) {
+  on_every_instruction_set([](const Kernels& k) {
+    constexpr size_t kTaps = 4, kWidth = 24, kStride = 40;
+    const std::vector<float> weights = Dice(1).normals(kTaps * kStride), x = Dice(2).normals(kTaps * kWidth);
+    std::vector<const float*> inputs;
+    for (size_t j = 0; j < kTaps; ++j) inputs.push_back(&x[j * kWidth]);
+    std::vector<float> out(kWidth);
+    k.short_convolution(inputs.data(), kTaps, weights.data(), kStride, kWidth, out.data());
+    for (size_t i = 0; i < kWidth; ++i) {
+      double sum = 0.0;
+      for (size_t j = 0; j < kTaps; ++j) sum += static_cast<double>(weights[j * kStride + i]) * x[j * kWidth + i];
+      EXPECT_NEAR(out[i], sum / (1.0 + std::exp(-sum)), 2e-6);
+    }
+  });
+}
+
+TEST(Kernels, DeltaStepAgreesWithDoublePrecisionAndAKnownChangeGivesTheSameBits) {
+  on_every_instruction_set([](const Kernels& k) {
+    for (const size_t n : {8u, 24u, 128u}) {
+      const std::vector<float> from = Dice(n).normals(n * n), key = Dice(1).normals(n), query = Dice(2).normals(n),
+                               value = Dice(3).normals(n);
+      std::vector<float> to(n * n), change(n), out(n), again(n * n), in_place = from;
+      const kernels::DeltaStep step{key.data(), query.data(), value.data(), 0.7f, 0.9f, change.data(), out.data()};
+      const auto length = static_cast<int64_t>(n);
+      k.delta_step(from.data(), to.data(), length, step);
+      k.delta_update(from.data(), again.data(), length, key.data(), change.data(), step.keep);
+      k.delta_step(in_place.data(), in_place.data(), length, step);
+      EXPECT_EQ(again, to);
+      EXPECT_EQ(in_place, to);
+      const double bound = 1e-5 * static_cast<double>(n);
+      for (size_t v = 0; v < n; ++v) {
+        double known = 0.0, sum = 0.0;
+        for (size_t i = 0; i < n; ++i) known += 0.9 * from[v * n + i] * key[i];
+        EXPECT_NEAR(change[v], 0.7 * (value[v] - known), bound);
+        for (size_t i = 0; i < n; ++i) {
+          const double state = 0.9 * from[v * n + i] + static_cast<double>(change[v]) * key[i];
+          EXPECT_NEAR(to[v * n + i], state, 1e-5);
+          sum += state * query[i];
+        }
+        EXPECT_NEAR(out[v], sum, bound * 10);
+      }
+    }
+  });
+}
+
 TEST(Kernels, HalvesConvertExactlyAndRoundToEven) {
   std::vector<Half> all(65536);
   for (size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<uint16_t>(i);
@@ -145,6 +201,9 @@ std::vector<std::vector<uint8_t>> results(const Kernels& k) {
     k.clamped_silu_times(clamped.data(), y.data(), length);
     k.gelu_times(gelu.data(), y.data(), length);
     k.soft_cap(capped.data(), length, 1.5f);
+    std::vector<float> gated = x;
+    k.sigmoid_times(y.data(), gated.data(), length);
+    all.push_back(bytes_of(gated));
     k.softmax(shares.data(), length);
     std::vector<Half> halves(n);
     k.to_halves(x.data(), length, halves.data());
@@ -160,6 +219,18 @@ std::vector<std::vector<uint8_t>> results(const Kernels& k) {
     for (const int64_t count : {1, 5, 8}) k.gather(scores.data(), 8, 2, keys.data(), width, count, totals.data());
     all.push_back(bytes_of(scores));
     all.push_back(bytes_of(totals));
+  }
+  for (const size_t n : {8u, 40u, 128u}) {
+    const auto length = static_cast<int64_t>(n);
+    const std::vector<float> rows = Dice(n).normals(4 * n);
+    std::vector<float> state = Dice(n + 1).normals(n * n), change(n), out(n);
+    k.delta_step(state.data(), state.data(), length,
+                 {&rows[0], &rows[n], &rows[2 * n], 0.3f, 0.8f, change.data(), out.data()});
+    k.delta_update(state.data(), state.data(), length, &rows[3 * n], change.data(), 0.6f);
+    for (const auto& floats : {state, change, out}) all.push_back(bytes_of(floats));
+    const float* const inputs[] = {&rows[0], &rows[2 * n], &rows[n]};
+    k.short_convolution(inputs, 3, state.data(), length, length, out.data());
+    all.push_back(bytes_of(out));
   }
   for (const size_t n : {32u, 96u, 2048u}) {
     std::vector<float> x = Dice(n).normals(n);

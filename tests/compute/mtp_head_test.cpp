@@ -72,6 +72,8 @@ Logits further_logits(const ModelFile& model, const std::vector<Token>& tokens, 
   return out;
 }
 
+constexpr const char* kFamilies[] = {"glm4moe", "deepseek2", "qwen3next", "qwen35", "qwen35moe"};
+
 TinyModelSpec narrow_f32() {
   TinyModelSpec spec = narrow_model(4);
   spec.type = GGML_TYPE_F32;
@@ -79,8 +81,8 @@ TinyModelSpec narrow_f32() {
 }
 
 TEST(MtpHead, SaysWhatLibllamasFurtherLayerSays) {
-  for (const char* architecture : {"glm4moe", "deepseek2"}) {
-    const std::string path = write_tiny_model(with_experts({}, architecture), temp_path("further.gguf"));
+  for (const char* architecture : kFamilies) {
+    const std::string path = write_tiny_model(of_family({}, architecture), temp_path("further.gguf"));
     const Opened opened = open(path);
     const ModelFile& model = opened.model;
     Dice dice(5);
@@ -98,8 +100,8 @@ TEST(MtpHead, SaysWhatLibllamasFurtherLayerSays) {
 // A chain of K tokens drafted by libllama's further layer, verified by libllama, again and again; and `sd` on ours.
 TEST(MtpHead, GetsAsManyTokensAVerificationAsLibllama) {
   constexpr int32_t kDraft = 4, kAnswer = 120;
-  for (const char* architecture : {"glm4moe", "deepseek2"}) {
-    const std::string path = write_tiny_model(with_experts(narrow_f32(), architecture), temp_path("further.gguf"));
+  for (const char* architecture : kFamilies) {
+    const std::string path = write_tiny_model(of_family(narrow_f32(), architecture), temp_path("further.gguf"));
     const Opened opened = open(path);
     RequestSpec spec{.max_tokens = kAnswer, .method = "sd", .sources = {SourceKind::kMtp}, .ignore_end = true};
     for (const char c : std::string("one two three")) spec.prompt.push_back(3 + c);

@@ -40,8 +40,9 @@ class PlainDecoding {
 // Plays the coordinator of several requests, at random.
 class Traffic {
  public:
-  Traffic(uint64_t seed, int32_t n_sequences, int32_t n_cells, int32_t n_vocab)
-      : dice_(seed), n_vocab_(n_vocab), sequences_(static_cast<size_t>(n_sequences)) {
+  // folds: paths are cut to nothing, if at all.
+  Traffic(uint64_t seed, int32_t n_sequences, int32_t n_cells, int32_t n_vocab, bool folds)
+      : dice_(seed), n_vocab_(n_vocab), folds_(folds), sequences_(static_cast<size_t>(n_sequences)) {
     for (int32_t cell = 0; cell < n_cells; ++cell) free_.push_back(cell);
     for (int32_t s = 0; s < n_sequences; ++s) updates_.emplace_back(Open{SequenceId(s), {}});
   }
@@ -110,7 +111,8 @@ class Traffic {
     if (sequence.committed.empty()) return;
     if (dice_.uniform() < 0.1) {
       drop_tree(sequence);
-      const auto length = static_cast<size_t>(dice_.below(static_cast<int32_t>(sequence.committed.size()))) + 1;
+      auto length = static_cast<size_t>(dice_.below(static_cast<int32_t>(sequence.committed.size()))) + 1;
+      if (folds_) length = length % 2 == 0 ? 0 : sequence.committed.size();
       while (sequence.committed.size() > length) {
         free_.push_back(sequence.committed.back().cell);
         sequence.committed.pop_back();
@@ -183,6 +185,7 @@ class Traffic {
 
   Dice dice_;
   int32_t n_vocab_;
+  bool folds_;
   std::vector<int32_t> free_, held_;
   std::vector<Sequence> sequences_;
   std::vector<PathUpdate> updates_;
@@ -239,6 +242,10 @@ TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
       {"gemma2, Q8_0", of_family(q8_0, "gemma2"), {.cuts = {1}, .threads = 2, .kv = KvType::kF16}, 3},
       {"gemma3 in three stages", of_family({}, "gemma3"), {.cuts = {1, 2}, .threads = 3}, 3},
       {"gemma3 on ggml:cpu", of_family({}, "gemma3"), {.cuts = {1, 2}, .devices = {"ggml:cpu"}}, 2},
+      {"qwen3next in two stages", of_family({.n_layers = 6}, "qwen3next"), {.cuts = {2}, .threads = 3}, 3},
+      {"qwen35, Q8_0", of_family(q8_0, "qwen35"), {.threads = 2, .kv = KvType::kF16}, 2},
+      {"qwen35, one thread", of_family({.delta_head_dim = 8}, "qwen35"), {.cuts = {1, 2, 3}}, 3},
+      {"qwen35moe, Q8_0", of_family(q8_0, "qwen35moe"), {.cuts = {1}, .threads = 2}, 3},
       {"gpt-oss on ggml:cpu", with_experts({}, "gpt-oss"), {.cuts = {1, 2}, .devices = {"ggml:cpu"}}, 2},
       {"experts on ggml:cpu", with_experts(q8_0, "qwen2moe"), {.cuts = {1}, .devices = {"ggml:cpu"}}, 2},
   };
@@ -249,7 +256,7 @@ TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
     Pipeline::Options options = c.options;
     options.n_cells = 120;
     Pipeline pipeline(model, options);
-    Traffic traffic(17, c.n_sequences, options.n_cells, model.hparams().n_vocab);
+    Traffic traffic(17, c.n_sequences, options.n_cells, model.hparams().n_vocab, model.hparams().folds());
     const bool ours = options.devices.front() == kCpuDevice;
     size_t compared = 0, different = 0;
     for (int step = 0; step < (ours ? 40 : 12); ++step) {  // others pay for 16 rows where there is one

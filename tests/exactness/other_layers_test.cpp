@@ -71,7 +71,8 @@ TEST_P(OtherLayers, TheNextTurnOfAChatGoesOnInTheCellsOfTheOneBefore) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, OtherLayers,
-                         ::testing::Values("llama", "qwen2moe", "qwen3moe", "glm4moe", "gpt-oss", "gemma2", "gemma3"),
+                         ::testing::Values("llama", "qwen2moe", "qwen3moe", "glm4moe", "gpt-oss", "gemma2", "gemma3",
+                                           "qwen3next", "qwen35", "qwen35moe"),
                          [](const auto& family) {
                            std::string name = family.param;
                            std::ranges::replace(name, '-', '_');
@@ -121,12 +122,14 @@ TEST_P(FurtherLayer, GoesOnInTheNextTurn) {
   spec.continues = first;
   const RequestId second = submit(*engine, spec);
   finish(*engine);
-  EXPECT_GT(engine->request(second).stats.reused_tokens, 0);
+  // What is folded is not taken apart.
+  EXPECT_EQ(engine->request(second).stats.reused_tokens > 0, !model.model.hparams().folds());
   spec.continues.reset();
   EXPECT_EQ(answer(*engine, second), plain_decoding(model, spec));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, FurtherLayer, ::testing::Values("glm4moe", "deepseek2"));
+INSTANTIATE_TEST_SUITE_P(Families, FurtherLayer,
+                         ::testing::Values("glm4moe", "deepseek2", "qwen3next", "qwen35", "qwen35moe"));
 
 class StoriesOfOtherLayers : public ::testing::TestWithParam<uint64_t> {};
 
@@ -144,6 +147,24 @@ TEST_P(StoriesOfOtherLayers, GiveEveryRequestTheTokensOfPlainDecoding) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fifties, StoriesOfOtherLayers, ::testing::Range<uint64_t>(0, 4));
+
+// Of models that fold what they know of a path, with states for one, two or three of the three requests at a time.
+class StoriesOfHybrids : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(StoriesOfHybrids, GiveEveryRequestTheTokensOfPlainDecoding) {
+  constexpr const char* kFamilies[] = {"qwen3next", "qwen35", "qwen35moe"};
+  int64_t hits = 0, flushes = 0;
+  for (uint64_t seed = 9000 + 50 * GetParam(); seed < 9000 + 50 * (GetParam() + 1); ++seed) {
+    Story story(seed, /*faults=*/seed % 2 == 1, six_layers_of(kFamilies[seed / 2 % std::size(kFamilies)]));
+    ASSERT_NO_FATAL_FAILURE(story.run());
+    hits += story.hits;
+    flushes += story.flushes;
+  }
+  EXPECT_GT(hits, 20);
+  EXPECT_GT(flushes, 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fifties, StoriesOfHybrids, ::testing::Range<uint64_t>(0, 20));
 
 }  // namespace
 }  // namespace sluice

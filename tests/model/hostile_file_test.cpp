@@ -118,6 +118,11 @@ TEST(HostileFile, MutatedExperts) {
   mutate(small_model("gpt2", "glm4moe"), 500);
   mutate(small_model("gpt2", "deepseek2"), 500);
   mutate(small_model("gpt2", "gpt-oss"), 500);
+  mutate(small_model("gpt2", "qwen35moe"), 500);
+}
+TEST(HostileFile, MutatedHybrids) {
+  mutate(small_model("gpt2", "qwen3next"), 500);
+  mutate(small_model("gpt2", "qwen35"), 500);
 }
 TEST(HostileFile, MutatedGemma) {
   mutate(small_model("llama", "gemma2"), 500);

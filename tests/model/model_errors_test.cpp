@@ -187,6 +187,59 @@ TEST(ModelErrors, CapsThatMakeNoSense) {
        {"sliding_window' is 0", [](auto* f) { set_u32(f, "gemma2.attention.sliding_window", 0); }}});
 }
 
+TEST(ModelErrors, HybridsThatMakeNoSense) {
+  const auto set = [](const char* key, uint32_t value) {
+    return [key = std::string("qwen35.") + key, value](gguf_context* f) { set_u32(f, key.c_str(), value); };
+  };
+  const auto sections = [](std::vector<int32_t> values) {
+    return [values](gguf_context* f) {
+      gguf_set_arr_data(f, "qwen35.rope.dimension_sections", GGUF_TYPE_INT32, values.data(), values.size());
+    };
+  };
+  expect_errors(
+      of_family({}, "qwen35"),
+      {{"ssm.state_size' is 0", set("ssm.state_size", 0)},
+       {"ssm.state_size' is 2147483648", set("ssm.state_size", 1u << 31)},
+       {"ssm.state_size' should be a multiple of 8", set("ssm.state_size", 12)},
+       {"ssm.group_count' is 0", set("ssm.group_count", 0)},
+       {"ssm.group_count' should divide ssm.time_step_rank", set("ssm.group_count", 3)},
+       {"ssm.time_step_rank' is 4294967295", set("ssm.time_step_rank", 0xFFFFFFFF)},
+       {"ssm.inner_size' should be ssm.time_step_rank times", set("ssm.inner_size", 128)},
+       {"ssm.inner_size' should be", set("ssm.time_step_rank", 1u << 24)},
+       {"ssm.conv_kernel' is 1;", set("ssm.conv_kernel", 1)},
+       {"ssm.conv_kernel' is 33;", set("ssm.conv_kernel", 33)},
+       {"full_attention_interval' is 0", set("full_attention_interval", 0)},
+       {"ssm.inner_size' is missing", [](auto* f) { gguf_remove_key(f, "qwen35.ssm.inner_size"); }},
+       {"leaves pairs to a fourth coordinate", sections({2, 1, 0, 1})},
+       {"leaves pairs to a fourth coordinate", sections({1, 3, 0, 0})},
+       {"dimension_sections' are all 0", sections({0, 0, 0, 0})},
+       {"dimension_sections' has 3 numbers", sections({2, 1, 1})},
+       {"dimension_sections' is missing", [](auto* f) { gguf_remove_key(f, "qwen35.rope.dimension_sections"); }},
+       {"attention.recurrent_layers' should have one flag a layer", [](auto* f) {
+          const bool flags[] = {true, false};
+          gguf_set_arr_data(f, "qwen35.attention.recurrent_layers", GGUF_TYPE_BOOL, flags, 2);
+        }}});
+}
+
+TEST(ModelFile, GatedDeltaNetsAreInTheLayersThatTheFileNames) {
+  const auto layers = [](const TinyModelSpec& spec) {
+    const auto model = ModelFile::open(write_tiny_model(spec, temp_path("hybrid.gguf")));
+    EXPECT_TRUE(model) << model.error().message;
+    std::vector<bool> is_delta;
+    for (int32_t l = 0; l < model->hparams().n_layers; ++l) is_delta.push_back(model->hparams().delta.is_in(l));
+    EXPECT_EQ(model->hparams().n_cell_layers(), std::ranges::count(is_delta, false));
+    return is_delta;
+  };
+  TinyModelSpec spec = of_family({}, "qwen35");
+  EXPECT_EQ(layers(spec), (std::vector{true, true, false, true}));
+  spec.edit_metadata = [](gguf_context* f) {
+    const bool flags[] = {true, true, false, true, false};  // the last is the layer behind the others
+    gguf_set_arr_data(f, "qwen35.attention.recurrent_layers", GGUF_TYPE_BOOL, flags, 5);
+    set_u32(f, "qwen35.full_attention_interval", 2);
+  };
+  EXPECT_EQ(layers(spec), (std::vector{true, true, false, true}));
+}
+
 // A pattern says the same by a period or layer by layer; Gemma 3 without a window sees everything.
 TEST(ModelFile, WindowsAreInTheLayersThatTheFileNames) {
   const auto windows = [](const TinyModelSpec& spec) {

@@ -165,6 +165,8 @@ class Maker {
     file_.set(prefix_ + "rope.freq_base", h_.rope.base);
   }
 
+  int64_t heads_of(const std::string& name) const { return name == "attn_q" ? h_.n_heads : h_.n_kv_heads; }
+
   void add_layers() {
     const bool pairs = eagle3_ || spec_.kind == "p-eagle";
     for (size_t i = 0; i < spec_.layers.size(); ++i) {
@@ -172,7 +174,9 @@ class Maker {
       const std::string blk = "blk." + std::to_string(i) + ".";
       for (const auto& [name, tensor] : {std::pair{"attn_q", &layer.q}, {"attn_k", &layer.k}, {"attn_v", &layer.v}}) {
         if (pairs && i == 0)
-          add_matrix(blk + name + ".weight", 2 * d_, tensor->ne[1]);
+          add_matrix(blk + name + ".weight", 2 * d_, heads_of(name) * h_.head_dim);
+        else if (h_.gated_attention && tensor == &layer.q)
+          add_matrix(blk + name + ".weight", d_, heads_of(name) * h_.head_dim);
         else
           file_.add(blk + name + ".weight", *tensor);
       }

@@ -61,8 +61,11 @@ std::vector<uint8_t> encode(ggml_type type, const std::vector<float>& values, in
   return bytes;
 }
 
+bool is_hybrid(const TinyModelSpec& spec) { return find_family(spec.architecture)->delta.have; }
+constexpr int32_t kAttentionEvery = 3, kTaps = 4;  // of hybrids
+
 bool predicts_further(const TinyModelSpec& spec) {
-  return spec.architecture == "glm4moe" || spec.architecture == "deepseek2";
+  return spec.architecture == "glm4moe" || spec.architecture == "deepseek2" || is_hybrid(spec);
 }
 
 // All tensors of the model that `spec` describes.
@@ -79,10 +82,13 @@ class Weights {
       const std::string layer = "blk." + std::to_string(i) + ".";
       if (i == spec_.n_layers) further_layer(layer);
       vector(layer + "attn_norm.weight", d, 1.0f);
-      if (is_deepseek()) {
+      const bool is_delta = is_hybrid(spec_) && i < spec_.n_layers && (i + 1) % kAttentionEvery != 0;
+      if (is_delta) {
+        delta_net(layer);
+      } else if (is_deepseek()) {
         latent_attention(layer);
       } else {
-        matrix(layer + "attn_q.weight", d, n_q);
+        matrix(layer + "attn_q.weight", d, is_hybrid(spec_) ? 2 * n_q : n_q);
         matrix(layer + "attn_k.weight", d, n_kv);
         matrix(layer + "attn_v.weight", d, n_kv);
         matrix(layer + "attn_output.weight", n_q, d);
@@ -92,7 +98,7 @@ class Weights {
         vector(layer + "attn_k.bias", n_kv, 0.0f);
         vector(layer + "attn_v.bias", n_kv, 0.0f);
       }
-      if (spec_.architecture.starts_with("qwen3") || is_glm() || spec_.architecture == "gemma3") {
+      if (!is_delta && (spec_.architecture.starts_with("qwen3") || is_glm() || spec_.architecture == "gemma3")) {
         vector(layer + "attn_q_norm.weight", head, 1.0f);
         vector(layer + "attn_k_norm.weight", head, 1.0f);
       }
@@ -104,7 +110,8 @@ class Weights {
         vector(layer + "post_attention_norm.weight", d, 1.0f);
         vector(layer + "post_ffw_norm.weight", d, 1.0f);
       }
-      vector(layer + (is_glm() || is_oss() ? "post_attention_norm.weight" : "ffn_norm.weight"), d, 1.0f);
+      vector(layer + (is_glm() || is_oss() || is_hybrid(spec_) ? "post_attention_norm.weight" : "ffn_norm.weight"), d,
+             1.0f);
       if (spec_.n_experts > 0 && !((is_glm() || is_deepseek()) && i == 0)) {
         experts(layer);
         continue;
@@ -145,6 +152,23 @@ class Weights {
     matrix(layer + "attn_k_b.weight", spec_.latent_key, rank, n);
     matrix(layer + "attn_v_b.weight", rank, spec_.latent_value, n);
     matrix(layer + "attn_output.weight", n * spec_.latent_value, d);
+  }
+  void delta_net(const std::string& layer) {
+    const int64_t d = spec_.d_model, n_keys = spec_.delta_key_heads, n = spec_.delta_value_heads;
+    const int64_t head = spec_.delta_head_dim, mixed = (2 * n_keys + n) * head;
+    matrix(layer + "attn_qkv.weight", d, mixed);
+    matrix(layer + "attn_gate.weight", d, n * head);
+    add(layer + "ssm_conv1d.weight", GGML_TYPE_F32, kTaps, mixed, 0.0f, 0.7f);
+    if (find_family(spec_.architecture)->delta.grouped) {
+      matrix(layer + "ssm_ba.weight", d, 2 * n);
+    } else {
+      matrix(layer + "ssm_beta.weight", d, n);
+      matrix(layer + "ssm_alpha.weight", d, n);
+    }
+    add(layer + "ssm_dt.bias", GGML_TYPE_F32, n, 1, -2.0f, 1.0f);
+    add(layer + "ssm_a", GGML_TYPE_F32, n, 1, -0.5f, 0.2f);
+    vector(layer + "ssm_norm.weight", head, 1.0f);
+    matrix(layer + "ssm_out.weight", n * head, d);
   }
   // What the layer that predicts further tokens has besides what the others have. It begins with little more than the
   // embedding, as the model does, and so guesses what that says now and then.
@@ -214,10 +238,14 @@ void set_vocabulary(gguf_context* file, const TinyVocabulary& v) {
 
 void set_rope(gguf_context* file, const TinyModelSpec& spec) {
   const auto key = [&](const char* name) { return spec.architecture + ".rope." + name; };
-  const int32_t turned =
-      spec.architecture == "glm4moe" || spec.architecture == "deepseek2" ? spec.head_dim / 2 : spec.head_dim;
+  const bool turns_half = spec.architecture == "glm4moe" || spec.architecture == "deepseek2" || is_hybrid(spec);
+  const int32_t turned = turns_half ? spec.head_dim / 2 : spec.head_dim;
   gguf_set_val_u32(file, key("dimension_count").c_str(), static_cast<uint32_t>(turned));
   gguf_set_val_f32(file, key("freq_base").c_str(), spec.rope_base);
+  if (find_family(spec.architecture)->rope_sections) {
+    const int32_t pairs = turned / 2, sections[] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
+    gguf_set_arr_data(file, key("dimension_sections").c_str(), GGUF_TYPE_INT32, sections, 4);
+  }
   if (spec.rope_scaling == "linear" || spec.rope_scaling == "yarn") {
     gguf_set_val_str(file, key("scaling.type").c_str(), spec.rope_scaling.c_str());
     gguf_set_val_f32(file, key("scaling.factor").c_str(), 4.0f);
@@ -244,7 +272,7 @@ void set_metadata(gguf_context* file, const TinyModelSpec& spec, const TinyVocab
     set("expert_count", spec.n_experts);
     set("expert_used_count", spec.n_experts_used);
     if (spec.d_ff_expert > 0) set("expert_feed_forward_length", spec.d_ff_expert);
-    if (spec.architecture == "qwen2moe") set("expert_shared_feed_forward_length", spec.d_ff_shared);
+    if (spec.architecture == "qwen2moe" || is_hybrid(spec)) set("expert_shared_feed_forward_length", spec.d_ff_shared);
     if (spec.architecture == "glm4moe") {
       set("expert_shared_count", 1);
       set("leading_dense_block_count", 1);
@@ -266,6 +294,14 @@ void set_metadata(gguf_context* file, const TinyModelSpec& spec, const TinyVocab
     }
     gguf_set_val_bool(file, "deepseek2.expert_weights_norm", true);
     gguf_set_val_f32(file, "deepseek2.expert_weights_scale", 2.5f);
+  }
+  if (is_hybrid(spec)) {
+    set("full_attention_interval", kAttentionEvery);
+    set("ssm.group_count", spec.delta_key_heads);
+    set("ssm.time_step_rank", spec.delta_value_heads);
+    set("ssm.state_size", spec.delta_head_dim);
+    set("ssm.inner_size", spec.delta_value_heads * spec.delta_head_dim);
+    set("ssm.conv_kernel", kTaps);
   }
   const bool caps = spec.architecture == "gemma2" || spec.architecture == "gemma3";
   if (spec.architecture == "gpt-oss" || caps) set("attention.sliding_window", 24);
@@ -319,7 +355,7 @@ TinyModelSpec with_experts(TinyModelSpec spec, const std::string& architecture) 
   spec.n_experts = 5;
   spec.n_experts_used = 2;
   if (architecture != "llama") spec.d_ff_expert = spec.d_ff / 2;
-  if (architecture == "qwen2moe") spec.d_ff_shared = spec.d_ff;
+  if (architecture == "qwen2moe" || is_hybrid(spec)) spec.d_ff_shared = spec.d_ff;
   if (architecture == "glm4moe" || architecture == "deepseek2") spec.d_ff_shared = spec.d_ff_expert;
   if (architecture == "deepseek2") spec.n_experts = 8;
   return spec;

@@ -22,10 +22,14 @@ struct TinyModelSpec {
   ggml_type embedding_type = GGML_TYPE_F32;
   int32_t n_experts = 0, n_experts_used = 0;  // of d_ff_expert values each; llama's have d_ff
   ggml_type expert_bias_type = GGML_TYPE_F32;
-  int32_t d_ff_expert = 0, d_ff_shared = 0;  // the latter with qwen2moe and, as d_ff_expert, glm4moe and deepseek2
+  int32_t d_ff_expert = 0,
+          d_ff_shared = 0;  // the latter with qwen2moe, hybrids, and, as d_ff_expert, glm4moe, deepseek2
   // Of deepseek2, all multiples of the type's block: the latent's size, that of queries (0: none), a head's keys that
   // don't turn, and its values. Half of head_dim turns.
   int32_t latent_rank = 32, latent_q_rank = 32, latent_key = 32, latent_value = 32;
+  // Of hybrids, whose every third layer has attention, half of whose heads turns. The product of the latter two is a
+  // multiple of the type's block.
+  int32_t delta_key_heads = 2, delta_value_heads = 4, delta_head_dim = 16;
   bool tied = false;
   bool attention_bias = false;        // always on for qwen2
   float weight_scale = 1.0f;          // times 1/sqrt(n_in)
@@ -49,8 +53,9 @@ struct TinyModelSpec {
 TinyModelSpec narrow_model(int32_t n_layers);
 
 // The same with experts: two of five a token (deepseek2: of eight, in groups of two of which three are used), and with
-// qwen2moe, glm4moe and deepseek2 a shared one. Of the last two the first layer has none, and a layer behind the others
-// predicts further tokens; of glm4moe half of a head turns; gpt-oss sees windows of 24.
+// qwen2moe, hybrids, glm4moe and deepseek2 a shared one. Of the last two the first layer has none; of these and of
+// hybrids a layer behind the others predicts further tokens; of glm4moe half of a head turns; gpt-oss sees windows of
+// 24.
 TinyModelSpec with_experts(TinyModelSpec spec, const std::string& architecture);
 
 // The same of another family: with experts if it knows them, else with what it must have.

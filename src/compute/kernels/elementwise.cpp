@@ -36,6 +36,10 @@ void gelu_times(float* gate, const float* up, int64_t n) {
   }
 }
 
+void sigmoid_times(const float* gate, float* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = x[i] / (1.0f + exp_f32(-gate[i]));
+}
+
 void soft_cap(float* x, int64_t n, float cap) {
   for (int64_t i = 0; i < n; ++i) {
     const float part = exp_f32(-2.0f * std::fabs(x[i] / cap));
@@ -93,6 +97,54 @@ void gather(const float* shares, int64_t stride, int64_t n, const float* values,
   }
 }
 
+// Eight values at a time, whose sums need no order among each other.
+void delta_step(const float* from, float* to, int64_t n, const DeltaStep& step) {
+  const F32x8 keep = splat8(step.keep);
+  for (int64_t v = 0; v < n; v += 8) {
+    F32x8 sums[8], changes[8];
+    for (F32x8& sum : sums) sum = zero8();
+    for (int64_t k = 0; k < n; k += kLanes) {
+      const F32x8 key = load8(step.key + k);
+      for (int i = 0; i < 8; ++i) sums[i] = fma8(mul8(keep, load8(from + (v + i) * n + k)), key, sums[i]);
+    }
+    float known[8];
+    store8(known, sums_of_8(sums));
+    for (int i = 0; i < 8; ++i) {
+      step.change[v + i] = step.intake * (step.value[v + i] - known[i]);
+      changes[i] = splat8(step.change[v + i]);
+      sums[i] = zero8();
+    }
+    for (int64_t k = 0; k < n; k += kLanes) {
+      const F32x8 key = load8(step.key + k), query = load8(step.query + k);
+      for (int i = 0; i < 8; ++i) {
+        const F32x8 state = fma8(changes[i], key, mul8(keep, load8(from + (v + i) * n + k)));
+        store8(to + (v + i) * n + k, state);
+        sums[i] = fma8(state, query, sums[i]);
+      }
+    }
+    store8(step.out + v, sums_of_8(sums));
+  }
+}
+
+void delta_update(const float* from, float* to, int64_t n, const float* key, const float* change, float keep) {
+  const F32x8 kept = splat8(keep);
+  for (int64_t v = 0; v < n; ++v) {
+    const F32x8 by = splat8(change[v]);
+    for (int64_t k = 0; k < n; k += kLanes)
+      store8(to + v * n + k, fma8(by, load8(key + k), mul8(kept, load8(from + v * n + k))));
+  }
+}
+
+void short_convolution(const float* const* inputs, int64_t taps, const float* weights, int64_t stride, int64_t n,
+                       float* out) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    F32x8 sum = mul8(load8(weights + i), load8(inputs[0] + i));
+    for (int64_t j = 1; j < taps; ++j) sum = fma8(load8(weights + j * stride + i), load8(inputs[j] + i), sum);
+    store8(out + i, sum);
+  }
+  for (int64_t i = 0; i < n; ++i) out[i] = out[i] / (1.0f + exp_f32(-out[i]));
+}
+
 void to_halves(const float* x, int64_t n, Half* out) {
   const int64_t whole = n / kLanes * kLanes;
   for (int64_t i = 0; i < whole; i += kLanes) store8(out + i, load8(x + i));
@@ -112,10 +164,14 @@ void set_elementwise(Kernels& kernels) {
   kernels.silu_times = silu_times;
   kernels.clamped_silu_times = clamped_silu_times;
   kernels.gelu_times = gelu_times;
+  kernels.sigmoid_times = sigmoid_times;
   kernels.soft_cap = soft_cap;
   kernels.softmax = softmax;
   kernels.scores = scores;
   kernels.gather = gather;
+  kernels.delta_step = delta_step;
+  kernels.delta_update = delta_update;
+  kernels.short_convolution = short_convolution;
   kernels.to_halves = to_halves;
   kernels.from_halves = from_halves;
 }

@@ -69,6 +69,17 @@ struct Product {
 // From so many rows of x on a product is faster where output and output_end are multiples of 32.
 inline constexpr int kRowsForTwoGroups = 6;
 
+// One token's way through a head of a gated delta net (compute/delta_net.h), n values and n keys wide: with s = keep *
+// from[v][k], one rounding,
+//   change[v] = intake * (value[v] - sum over k of s key[k]);  to[v][k] = fma(change[v], key[k], s);
+//   out[v] = sum over k of to[v][k] query[k].
+// Sums are of eight partial sums by k mod 8, added as sums_of_8 does. `from` and `to` may be the same.
+struct DeltaStep {
+  const float *key, *query, *value;  // [n]
+  float intake, keep;
+  float *change, *out;  // [n]
+};
+
 struct Kernels {
   const char* name;  // of the instruction set: scalar, avx2, avxvnni, avx512, avx512bf16, amx or neon
   void (*multiply[kWeightForms])(const Product& product);
@@ -85,6 +96,8 @@ struct Kernels {
   // gate[i] = gelu(gate[i]) * up[i], gelu(x) = x / (1 + e^-2z) with z = sqrt(2 / pi) (x + 0.044715 x^3), which is
   // x / 2 (1 + tanh z).
   void (*gelu_times)(float* gate, const float* up, int64_t n);
+  // x[i] = x[i] / (1 + e^-gate[i]).
+  void (*sigmoid_times)(const float* gate, float* x, int64_t n);
   // x[i] = cap * tanh(x[i] / cap).
   void (*soft_cap)(float* x, int64_t n, float cap);
   // x = softmax(x). The sum is of eight partial sums, by i mod 8.
@@ -97,6 +110,14 @@ struct Kernels {
   // [count][padded], totals: [n][padded].
   void (*gather)(const float* shares, int64_t stride, int64_t n, const float* values, int64_t padded, int64_t count,
                  float* totals);
+  // from, to: [n][n], n a multiple of 8.
+  void (*delta_step)(const float* from, float* to, int64_t n, const DeltaStep& step);
+  // The same with a change that is known: to[v][k] alone.
+  void (*delta_update)(const float* from, float* to, int64_t n, const float* key, const float* change, float keep);
+  // out[i] = silu(s), s = weights[j * stride + i] inputs[j][i] for j = 0, then fused with that for each further j <
+  // taps. n a multiple of 8.
+  void (*short_convolution)(const float* const* inputs, int64_t taps, const float* weights, int64_t stride, int64_t n,
+                            float* out);
   void (*to_halves)(const float* x, int64_t n, Half* out);
   void (*from_halves)(const Half* x, int64_t n, float* out);
 };
