@@ -104,7 +104,7 @@ void CpuBlock::Thread::fold(const DeltaNet& delta) {
       const FoldedStates::Work& one = work[static_cast<size_t>(unit / n_units)];
       if (unit % n_units > 0)
         fold(delta, one, unit % n_units - 1);
-      else if (one.moves)
+      else
         move_tail(delta, one);
     }
   });
@@ -124,7 +124,8 @@ void CpuBlock::Thread::fold(const DeltaNet& delta, const FoldedStates::Work& wor
     if (at == FoldedStates::kCommitted) return states.state(work, delta.index) + head * n * n;
     return copies.as<float>() + at * n * n;
   };
-  for (const FoldedStates::Step& step : work.steps) {
+  for (size_t i = 0; i < work.steps.size(); ++i) {
+    const FoldedStates::Step& step = work.steps[i];
     const float* const from = place(step.from);
     float* const to = place(step.to);
     if (step.row >= 0) {
@@ -134,6 +135,8 @@ void CpuBlock::Thread::fold(const DeltaNet& delta, const FoldedStates::Work& wor
                                states.changes(step.update, delta.index) + head * n,
                                states.kept(step.update, delta.index)[head]);
     }
+    if (i + 1 == work.steps_to_checkpoint)
+      std::copy(to, to + n * n, states.checkpoint(work, delta.index) + head * n * n);
   }
 }
 
@@ -167,16 +170,20 @@ void CpuBlock::Thread::fold_row(const DeltaNet& delta, const FoldedStates::Step&
   std::copy(gate, gate + n, b_.attended_.as<float>() + step.row * shape.value_width() + head * n);
 }
 
-// In place: what moves down lies further up.
+// The checkpoint's first, then in place: what moves down lies further up.
 void CpuBlock::Thread::move_tail(const DeltaNet& delta, const FoldedStates::Work& work) {
+  if (work.tail.empty()) return;
   const int64_t width = b_.delta_.mixed_width();
   float* const tail = b_.states_->tail(work, delta.index);
-  float* to = tail;
-  for (const FoldedStates::Input input : work.tail) {
-    if (const float* const from = convolved_input(delta, input, tail); from != nullptr)
-      std::copy(from, from + width, to);
-    to += width;
-  }
+  const auto move = [&](std::span<const FoldedStates::Input> inputs, float* to) {
+    for (const FoldedStates::Input input : inputs) {
+      if (const float* const from = convolved_input(delta, input, tail); from != nullptr)
+        std::copy(from, from + width, to);
+      to += width;
+    }
+  };
+  if (work.checkpoint != nullptr) move(work.checkpoint_tail, b_.states_->checkpoint_tail(work, delta.index));
+  move(work.tail, tail);
 }
 
 }  // namespace sluice

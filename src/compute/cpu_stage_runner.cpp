@@ -32,7 +32,7 @@ class CpuStageRunner final : public StageRunner {
   void enter(std::span<const PathUpdate> updates, std::span<const Row> rows) override {
     for (const PathUpdate& update : updates) {
       paths_.apply(update);
-      if (states_) states_->apply(update, paths_);
+      if (states_) states_->apply(update);
     }
     for (const Row& row : rows) {
       paths_.enter(row);

@@ -53,29 +53,41 @@ void FoldedStates::give_back(Memory state) {
   if (state.size() > 0 && spare_.size() < kMostSpare) spare_.push_back(std::move(state));
 }
 
-void FoldedStates::apply(const PathUpdate& update, const Paths& paths) {
+void FoldedStates::apply(const PathUpdate& update) {
   const SequenceId id = sequence_of(update);
-  if (std::holds_alternative<Open>(update)) {
-    sequences_.try_emplace(id);
+  if (const auto* open = std::get_if<Open>(&update)) {
+    sequences_[id].checkpoints_to_come = {open->checkpoint};
   } else if (const auto* fork = std::get_if<Fork>(&update)) {
-    const Sequence& from = sequences_.at(fork->from);
     Sequence& sequence = sequences_[id];
+    const Sequence& from = sequences_.at(fork->from);
+    sequence.checkpoints_to_come = {fork->checkpoint};
     if (fork->length == 0 || from.folded == 0) return;
-    SLUICE_CHECK(fork->length >= from.folded, "a sequence is forked behind what is folded");
-    sequence.folded = from.folded;
+    const bool is_earlier = fork->length < from.folded;
+    SLUICE_CHECK(!is_earlier || fork->length == from.checkpoint_at, "a sequence is forked to less than what is folded");
+    const Memory& there = is_earlier ? from.checkpoint : from.state;
+    sequence.folded = is_earlier ? fork->length : from.folded;
     sequence.state = take_state();
-    std::copy_n(from.state.data(), from.state.size(), sequence.state.data());
-  } else if (std::holds_alternative<Truncate>(update)) {
+    std::copy_n(there.data(), there.size(), sequence.state.data());
+  } else if (const auto* truncate = std::get_if<Truncate>(&update)) {
     Sequence& sequence = sequences_.at(id);
-    const auto length = std::ssize(paths.committed(id));
-    SLUICE_CHECK(length == 0 || length >= sequence.folded, "a sequence is cut behind what is folded");
-    if (length < sequence.folded) sequence.folded = 0;
+    cut(sequence, truncate->length);
+    if (truncate->checkpoint > 0) sequence.checkpoints_to_come.push_back(truncate->checkpoint);
   } else if (std::holds_alternative<Close>(update)) {
     const auto at = sequences_.find(id);
     if (at == sequences_.end()) return;
     give_back(std::move(at->second.state));
+    give_back(std::move(at->second.checkpoint));
     sequences_.erase(at);
   }
+}
+
+void FoldedStates::cut(Sequence& sequence, int32_t length) {
+  std::erase_if(sequence.checkpoints_to_come, [&](int32_t at) { return at > length; });
+  if (length >= sequence.folded) return;
+  if (length == 0) sequence.checkpoint_at = 0;
+  SLUICE_CHECK(length == sequence.checkpoint_at, "a sequence is cut to less than what is folded");
+  if (length > 0) std::copy_n(sequence.checkpoint.data(), sequence.checkpoint.size(), sequence.state.data());
+  sequence.folded = length;
 }
 
 void FoldedStates::enter(const Row& row) { drop_update(row.cell); }
@@ -115,7 +127,6 @@ void FoldedStates::prepare(std::span<const Row> rows, std::span<const BlockRow> 
   }
   for (Work& work : work_) {
     Sequence& sequence = sequences_.at(work.sequence);
-    const auto committed = paths.committed(work.sequence);
     fold(work, sequence, rows, paths);
     nodes_.assign(1, {});
     for (size_t i = 0; i < rows.size(); ++i)
@@ -125,10 +136,6 @@ void FoldedStates::prepare(std::span<const Row> rows, std::span<const BlockRow> 
       if (node.cell.valid()) node_in_[static_cast<size_t>(node.cell.value)] = -1;
     for (size_t i = 0; i < rows.size(); ++i)
       if (rows[i].sequence == work.sequence) find_inputs(i, places[i].path, sequence.folded);
-    if (!work.moves) continue;
-    for (auto position = work.folded - static_cast<int32_t>(n_before_); position < work.folded; ++position)
-      work.tail.push_back(
-          input_at(position, sequence.folded, [&](int32_t p) { return committed[static_cast<size_t>(p)]; }));
   }
 }
 
@@ -145,10 +152,28 @@ void FoldedStates::fold(Work& work, Sequence& sequence, std::span<const Row> row
     if (row >= 0) updates_of_rows_[static_cast<size_t>(row)] = update;
     const bool is_own = row < 0 || rows[static_cast<size_t>(row)].sequence == work.sequence;
     work.steps.push_back({row, update, work.folded == 0 ? kZeros : kCommitted, kCommitted, is_own});
+    if (std::erase(sequence.checkpoints_to_come, work.folded + 1) == 0) continue;
+    work.steps_to_checkpoint = work.steps.size();
+    sequence.checkpoint_at = work.folded + 1;
   }
-  work.moves = work.folded > sequence.folded;
-  if (work.moves && sequence.state.size() == 0) sequence.state = take_state();
+  if (!work.steps.empty()) {
+    if (sequence.state.size() == 0) sequence.state = take_state();
+    work.tail = tail_of(committed.first(static_cast<size_t>(work.folded)), sequence.folded);
+  }
   work.state = sequence.state.as<float>();
+  if (work.steps_to_checkpoint == 0) return;
+  if (sequence.checkpoint.size() == 0) sequence.checkpoint = take_state();
+  work.checkpoint = sequence.checkpoint.as<float>();
+  work.checkpoint_tail = tail_of(committed.first(static_cast<size_t>(sequence.checkpoint_at)), sequence.folded);
+}
+
+// The inputs of a path's last tokens, of which the first `folded` are in the state.
+std::vector<FoldedStates::Input> FoldedStates::tail_of(std::span<const Cell> path, int32_t folded) {
+  std::vector<Input> tail;
+  const auto end = static_cast<int32_t>(path.size());
+  for (int32_t position = end - static_cast<int32_t>(n_before_); position < end; ++position)
+    tail.push_back(input_at(position, folded, [&](int32_t p) { return path[static_cast<size_t>(p)]; }));
+  return tail;
 }
 
 // Adds a path to the nodes that go on from the committed end.

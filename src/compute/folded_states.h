@@ -1,10 +1,11 @@
 // What layers that fold their past into a state know of each sequence and each node of a tree.
 //
-// A sequence has one state: that of its committed tokens. What a row that is not committed adds to it is kept by its
-// cell, as an update: a change of rank one a head, and the row's part in later convolutions. The state behind a node is
-// the committed one with the updates of its path; it is made anew for each batch, in which paths that have ancestors in
-// common go through those once. So a node costs no state (a megabyte a layer), nothing moves when nodes are committed
-// or die, and the bits are those of one token after another: an update is added as it was when its row was computed.
+// A sequence has one state, that of its committed tokens, and perhaps a copy of an earlier one, its checkpoint. What a
+// row that is not committed adds to it is kept by its cell, as an update: a change of rank one a head, and the row's
+// part in later convolutions. The state behind a node is the committed one with the updates of its path; it is made
+// anew for each batch, in which paths that have ancestors in common go through those once. So a node costs no state (a
+// megabyte a layer), nothing moves when nodes are committed or die, and the bits are those of one token after another:
+// an update is added as it was when its row was computed.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,9 @@ class FoldedStates {
   // Of a stage with so many such layers.
   FoldedStates(const DeltaNetParameters& shape, int32_t n_layers, int32_t n_cells, int32_t n_copies = kCopies);
 
-  // After Paths has applied it. REQUIRES: nothing is cut or forked behind what has been computed since, but to nothing.
-  void apply(const PathUpdate& update, const Paths& paths);
+  // REQUIRES: nothing is cut or forked to less than what has been folded, but to the
+  // checkpoint, or to nothing.
+  void apply(const PathUpdate& update);
   // The row's cell has another token now.
   void enter(const Row& row);
 
@@ -50,10 +52,13 @@ class FoldedStates {
   struct Work {
     SequenceId sequence;
     std::vector<Step> steps;
-    std::vector<Input> tail;  // [taps - 1] as it will be, if `moves`
-    bool moves = false;       // the committed state
+    std::vector<Input> tail;  // [taps - 1] as it will be; empty: the committed state stays
     float* state = nullptr;   // of all layers
-    int32_t folded = 0;       // tokens in it afterwards
+    // After so many steps the committed state is copied to the checkpoint, and these go into its tail. 0: never.
+    size_t steps_to_checkpoint = 0;
+    std::vector<Input> checkpoint_tail;
+    float* checkpoint = nullptr;  // as `state`
+    int32_t folded = 0;           // tokens in it afterwards
   };
 
   // How these rows are computed, which lie in these places. REQUIRES: as StageRunner::run.
@@ -74,6 +79,8 @@ class FoldedStates {
   // Of a layer. state: [value_heads, head_dim, head_dim], value by value; tail: [taps - 1, mixed_width].
   float* state(const Work& work, int32_t layer) const { return work.state + layer * layer_floats_; }
   float* tail(const Work& work, int32_t layer) const { return state(work, layer) + state_floats_; }
+  float* checkpoint(const Work& work, int32_t layer) const { return work.checkpoint + layer * layer_floats_; }
+  float* checkpoint_tail(const Work& work, int32_t layer) const { return checkpoint(work, layer) + state_floats_; }
   // An update's: mixed_width, key_width and value_width wide, and of each value head what it kept.
   float* input(int32_t update, int32_t layer) const { return update_at(update, layer); }
   float* keys(int32_t update, int32_t layer) const { return input(update, layer) + shape_.mixed_width(); }
@@ -86,8 +93,11 @@ class FoldedStates {
 
  private:
   struct Sequence {
-    int32_t folded = 0;  // committed tokens that are in the state
-    Memory state;        // [layers][state, tail], when something is
+    int32_t folded = 0;         // committed tokens that are in the state
+    Memory state;               // [layers][state, tail], when something is
+    int32_t checkpoint_at = 0;  // tokens in the other one; 0: there is none
+    Memory checkpoint;
+    std::vector<int32_t> checkpoints_to_come;  // several only where what was entered was not computed before it was cut
   };
   struct Node {
     Cell cell;
@@ -104,7 +114,9 @@ class FoldedStates {
   void drop_update(Cell cell);
   Memory take_state();
   void give_back(Memory state);
+  static void cut(Sequence& sequence, int32_t length);
   void fold(Work& work, Sequence& sequence, std::span<const Row> rows, const Paths& paths);
+  std::vector<Input> tail_of(std::span<const Cell> path, int32_t folded);
   void branch(const Work& work, const Path& path);
   void descend(Work& work, int32_t node, int32_t place);
   // That of a path's token, of which the first `folded` are in the state.

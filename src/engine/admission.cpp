@@ -117,8 +117,9 @@ Admission::Start Admission::start_of(const Request& request) {
     if (const size_t model = slot.draft ? *slot.draft + 1 : 0; model > 0 && lanes_[model].head())
       start.kept[0] =
           lanes_[0].can_go_on(*other, std::min(start.kept[0], lanes_[model].head()->target_keeps(start.kept[model])));
-  for (size_t model = 1; model < lanes_.size(); ++model)  // a head reads the states of the target
-    if (lanes_[model].head() && start.kept[0] == 0) start.kept[model] = 0;
+  for (size_t model = 1; model < lanes_.size(); ++model)
+    if (const HeadFeed* const head = lanes_[model].head())
+      start.kept[model] = std::min(start.kept[model], head->keeps_beside(start.kept[0]));
   return start;
 }
 

@@ -49,11 +49,11 @@ std::vector<size_t> stages_of(const EngineOptions& options) {
 std::vector<Lane> lanes_of(const EngineOptions& options) {
   std::vector<Lane> lanes;
   lanes.emplace_back(kTarget, options.n_cells, options.cuts.size());
-  if (options.folds) lanes.front().fold(options.most_folded);
+  if (options.folds) lanes.front().fold(options.folding);
   if (options.cost) lanes.front().traffic().foresee_prompts(*options.cost);
   for (const DraftOptions& draft : options.drafts) {
     lanes.emplace_back(ModelId(static_cast<int32_t>(lanes.size())), draft.n_cells, static_cast<size_t>(draft.n_stages));
-    if (draft.folds) lanes.back().fold(options.most_folded);
+    if (draft.folds) lanes.back().fold(options.folding);
     if (draft.head) lanes.back().add_head({*draft.head, options.cuts});
     if (draft.shares) lanes.back().share(*draft.shares);
     if (draft.lost_with_target) lanes.back().lose_with_target();

@@ -35,12 +35,12 @@ struct DraftOptions {
 };
 
 struct EngineOptions {
-  int32_t context = 0;                       // tokens a request may have, prompt and answer
-  int32_t n_cells = 0;                       // cells of the target's workers
-  std::vector<DraftOptions> drafts;          // the smallest first, then the head if there is one
-  bool folds = false;                        // the target: HyperParameters::folds()
-  size_t most_folded = policy::kMostFolded;  // sequences at a time of a model that folds
-  std::shared_ptr<const KnownText> corpus;   // that n-grams know beside the text itself; may be none
+  int32_t context = 0;                      // tokens a request may have, prompt and answer
+  int32_t n_cells = 0;                      // cells of the target's workers
+  std::vector<DraftOptions> drafts;         // the smallest first, then the head if there is one
+  bool folds = false;                       // the target: HyperParameters::folds()
+  Folding folding;                          // of models that do
+  std::shared_ptr<const KnownText> corpus;  // that n-grams know beside the text itself; may be none
   Scheduler::Options scheduler;
   size_t most_waiting = policy::kMostWaiting;  // requests that wait for cells
   std::vector<LayerRange> cuts;                // for the trace

@@ -34,6 +34,9 @@ class HeadFeed {
   // head's worker has forgotten.
   size_t target_keeps(size_t kept) const { return takes_token_before() ? std::max<size_t>(kept, 1) - 1 : kept; }
 
+  // How many the head may keep where the target keeps so many.
+  size_t keeps_beside(size_t target) const { return takes_token_before() && target > 0 ? target + 1 : target; }
+
   // What the head's row of the next committed token, or of a node, takes; and what has to be refreshed first. `there`:
   // the head's own residency. REQUIRES: can_guess(); batch.rows holds the row.
   void add_prompt(const Request& request, Residency& there, Batch& batch) const;

@@ -31,8 +31,18 @@ size_t Lane::can_share(const Request& from) const {
 
 // What waits to be told is not folded yet.
 size_t Lane::can_go_on(const Request& from, size_t kept) const {
-  if (!most_sequences_) return kept;
-  return kept >= news_.known(from.sequence, there(from).committed().size()) ? kept : 0;
+  if (!folding_) return kept;
+  const size_t known = news_.known(from.sequence, there(from).committed().size());
+  const size_t checkpoint = there(from).checkpoint_within(known);
+  return kept >= known ? kept : kept >= checkpoint ? checkpoint : 0;
+}
+
+// Before the end, since a template may begin an answer otherwise than it shows it later.
+int32_t Lane::plan_checkpoint(Request& request, size_t kept) {
+  if (!folding_ || request.tokens.size() < kept + folding_->worth_a_checkpoint) return 0;
+  const size_t at = request.tokens.size() - folding_->behind_checkpoint;
+  there(request).next_checkpoint = at;
+  return static_cast<int32_t>(at);
 }
 
 void Lane::fork(const Request& from, Request& request, size_t length) {
@@ -43,7 +53,7 @@ void Lane::fork(const Request& from, Request& request, size_t length) {
     there(request).commit(cell);
   }
   there(request).settled = std::min(length, there(from).settled);
-  news_.fork(request.sequence, from.sequence, length, request.spec.sampling);
+  news_.fork(request.sequence, from.sequence, length, request.spec.sampling, plan_checkpoint(request, length));
 }
 
 size_t Lane::shared_behind(const Request& request, size_t kept) const {
@@ -55,11 +65,12 @@ size_t Lane::shared_behind(const Request& request, size_t kept) const {
 
 void Lane::continue_from(Request& previous, Request& request, size_t kept) {
   Residency& old = there(previous);
+  old.keep_checkpoint(news_.known(request.sequence, old.committed().size()));
   for (const Cell cell : old.committed().subspan(kept)) cells_.give_back(request.sequence, cell);
   old.cut(kept);
   old.settled = std::min(kept, old.settled);
   there(request) = std::exchange(old, {});
-  news_.truncate(request.sequence, kept, request.spec.sampling);
+  news_.truncate(request.sequence, kept, request.spec.sampling, plan_checkpoint(request, kept));
 }
 
 void Lane::close(Request& request) {

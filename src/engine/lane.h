@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/head_feed.h"
+#include "engine/policy.h"
 #include "engine/request.h"
 #include "engine/room.h"
 #include "engine/sequence_news.h"
@@ -16,6 +17,13 @@
 #include "wire/batch.h"
 
 namespace sluice {
+
+// How sequences are dealt with whose models fold what they know of them.
+struct Folding {
+  size_t most_sequences = policy::kMostFolded;  // at a time
+  // A prompt with so many tokens that are not there yet gets a checkpoint, so many tokens before its end.
+  size_t worth_a_checkpoint = policy::kWorthACheckpoint, behind_checkpoint = policy::kBehindCheckpoint;
+};
 
 // Invariant: a cell is free if and only if nobody holds it. Holders are the sequences that have committed its token and
 // the node whose token is in it. So whatever a Residency holds it takes and lets go here, and the workers are told.
@@ -35,11 +43,11 @@ class Lane {
   // What it can take. prompts: some wait to enter the target.
   Room room(bool prompts, double now) const;
 
-  // Its workers fold what is known of a path: a sequence goes on behind all that it has committed or from nothing, and
-  // there may be so many at a time.
-  void fold(size_t most_sequences) { most_sequences_ = most_sequences; }
+  // Its workers fold what is known of a path: a sequence goes on behind all that it has committed, from a checkpoint,
+  // or from nothing.
+  void fold(const Folding& folding) { folding_ = folding; }
   // Whether there may be one more sequence, or, where one takes over another's, as many as there are.
-  bool has_room_for(size_t more) const { return !most_sequences_ || n_sequences_ + more <= *most_sequences_; }
+  bool has_room_for(size_t more) const { return !folding_ || n_sequences_ + more <= folding_->most_sequences; }
   // With how many of these of its committed tokens a request can go on in another's sequence, or beside it.
   size_t can_go_on(const Request& from, size_t kept) const;
 
@@ -57,9 +65,9 @@ class Lane {
   const HeadFeed* head() const { return head_ ? &*head_ : nullptr; }
 
   // The request's sequence begins, with nothing committed.
-  void open(const Request& request) {
+  void open(Request& request) {
     ++n_sequences_;
-    news_.open(request.sequence, request.spec.sampling);
+    news_.open(request.sequence, request.spec.sampling, plan_checkpoint(request, 0));
   }
   // It begins with the first `length` tokens that another has committed, in the same cells. REQUIRES: length is no more
   // than can_share().
@@ -105,6 +113,9 @@ class Lane {
   void count_promised(Request& request);
 
  private:
+  // Where in the request's prompt, of which `kept` tokens are there, its workers are to keep what is folded.
+  int32_t plan_checkpoint(Request& request, size_t kept);
+
   Residency& there(Request& request) const { return request.residency(model_); }
   const Residency& there(const Request& request) const { return request.residency(model_); }
 
@@ -113,7 +124,7 @@ class Lane {
   std::optional<size_t> shares_;
   bool lost_with_target_ = false;
   CellPool cells_;
-  std::optional<size_t> most_sequences_;  // if its workers fold
+  std::optional<Folding> folding_;  // if its workers fold
   size_t n_sequences_ = 0;
   size_t promised_ = 0;  // cells that the committed tokens and roots of requests may still ask for
   SequenceNews news_;

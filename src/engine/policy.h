@@ -12,6 +12,10 @@ inline constexpr size_t kMostWaiting = 1024;
 // Sequences at a time of a model that folds what it knows of them: each has a state, up to a megabyte a layer.
 inline constexpr size_t kMostFolded = 4;
 
+// A prompt with so many tokens that are not there yet is worth a copy of its state, from which a later turn goes on
+// that shows the answer otherwise. So many tokens are left behind it, in which templates begin an answer.
+inline constexpr size_t kWorthACheckpoint = 64, kBehindCheckpoint = 16;
+
 // --- what enters a batch (Scheduler, Price)
 
 // Of a batch's rows at most so many are for prompts, as long as nobody says better: half of it, so that those who

@@ -16,11 +16,14 @@ namespace sluice {
 // bounded by what has gone out before.
 class SequenceNews {
  public:
-  void open(SequenceId sequence, const SamplingParams& sampling) { unopened_[sequence] = sampling; }
+  // checkpoint: as in Open.
+  void open(SequenceId sequence, const SamplingParams& sampling, int32_t checkpoint) {
+    unopened_[sequence] = {sequence, sampling, checkpoint};
+  }
   // The sequence begins with the first `length` tokens of `from`, of which workers know as many: known().
-  void fork(SequenceId sequence, SequenceId from, size_t length, const SamplingParams& sampling);
+  void fork(SequenceId sequence, SequenceId from, size_t length, const SamplingParams& sampling, int32_t checkpoint);
   void commit(SequenceId sequence, Cell cell) { waiting_.push_back(Commit{sequence, cell}); }
-  void truncate(SequenceId sequence, size_t length, const SamplingParams& sampling);
+  void truncate(SequenceId sequence, size_t length, const SamplingParams& sampling, int32_t checkpoint);
   void close(SequenceId sequence);
 
   // Of so many tokens that a sequence has committed, how many workers know at the least, whatever becomes of what
@@ -36,7 +39,7 @@ class SequenceNews {
   // The fork with which a sequence begins, if that waits.
   std::vector<PathUpdate>::iterator beginning(SequenceId sequence);
 
-  std::map<SequenceId, SamplingParams> unopened_;  // of which no row has gone out
+  std::map<SequenceId, Open> unopened_;  // of which no row has gone out
   // Nothing in it depends on what waits before it of another sequence.
   std::vector<PathUpdate> waiting_;
 };

@@ -124,8 +124,10 @@ Result<HeadContents> ModelFile::further_layer() const {
   p.taps = {{h.n_layers}};
   p.feature_norm = true;
   head.target = {.name = h.name, .fingerprint = "", .n_layers = h.n_layers, .d_model = h.d_model, .n_vocab = h.n_vocab};
+  std::vector<std::pair<std::string, std::string>> taken;  // by their names in the file, and in a head
   const auto take = [&](const std::string& name, const std::string& as) {
     if (const Place at = contents_->places.find(name)) head.places.add(as, at);
+    taken.emplace_back(name, as);
   };
   for (const LayerTensor& rule : layer_tensors(p.hparams, *contents_->family, 0))
     take(layer_tensor_name(h.n_layers, rule.name), layer_tensor_name(0, rule.name));
@@ -135,9 +137,15 @@ Result<HeadContents> ModelFile::further_layer() const {
       {"nextn.shared_head_norm.weight", kOutputNorm}, {"nextn.shared_head_head.weight", kOutput}};
   for (const auto& [name, as] : names) take(layer_tensor_name(h.n_layers, name), as);
   take(kOutputNorm, kMtpFeatureNorm);
-  if (const auto status = check_head_tensors(head); !status)
-    return input_error(path() + ": the layer that predicts further tokens: " + status.error().message);
-  return head;
+  const auto status = check_head_tensors(head);
+  if (status) return head;
+  std::string what = status.error().message;
+  for (const auto& [name, as] : taken)
+    if (const size_t at = what.find("'" + as + "'"); at != std::string::npos) {
+      what.replace(at + 1, as.size(), name);
+      break;
+    }
+  return input_error(path() + ": the layer that predicts further tokens: " + what);
 }
 
 ModelFile::ModelFile(std::unique_ptr<Contents> contents) : contents_(std::move(contents)) {}

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "source/guess.h"
@@ -172,14 +173,24 @@ Status FrameCheck::check_for_head(const Batch& batch) const {
 }
 
 // What is folded can't be taken apart.
-Status FrameCheck::check_for_folded(const PathUpdate& update) const {
+Status FrameCheck::follow_folded(const PathUpdate& update) {
+  Folded& folded = folded_[sequence_of(update)];
+  if (const auto* open = std::get_if<Open>(&update)) folded = {0, 0, std::max(open->checkpoint, 0)};
+  if (std::holds_alternative<Close>(update)) folded_.erase(sequence_of(update));
   const auto* fork = std::get_if<Fork>(&update);
   const auto* truncate = std::get_if<Truncate>(&update);
   if (fork == nullptr && truncate == nullptr) return {};
-  const auto at = folded_.find(fork != nullptr ? fork->from : truncate->sequence);
+  if (fork != nullptr) folded = folded_[fork->from];
   const int32_t length = fork != nullptr ? fork->length : truncate->length;
-  if (length == 0 || at == folded_.end() || length >= at->second) return {};
-  return refuse("a path of " + std::to_string(at->second) + " folded tokens is cut to " + std::to_string(length));
+  if (length != 0 && length < folded.tokens && length != folded.checkpoint)
+    return refuse("a path of " + std::to_string(folded.tokens) + " folded tokens is cut to " + std::to_string(length));
+  folded.tokens = std::min(folded.tokens, length);
+  if (fork != nullptr || length == 0) folded.checkpoint = 0;
+  folded.next_checkpoint = fork != nullptr ? fork->checkpoint : truncate->checkpoint;
+  if (folded.next_checkpoint != 0 && folded.next_checkpoint <= length)
+    return refuse("a checkpoint at " + std::to_string(folded.next_checkpoint) + " of " + std::to_string(length) +
+                  " tokens that are there");
+  return {};
 }
 
 // By the rules of those who will keep the paths.
@@ -190,18 +201,17 @@ Status FrameCheck::follow(const Batch& batch) {
       const auto* close = std::get_if<Close>(&update);
       if (begins && std::ssize(open_) >= limits_.n_cells) return refuse("more sequences than cells");
       if (close != nullptr && open_.erase(close->sequence) == 0) return refuse("a sequence is closed that isn't open");
-      if (limits_.folds) SLUICE_TRY_STATUS(check_for_folded(update));
       paths_.apply(update);
-      if (const auto* fork = std::get_if<Fork>(&update); fork != nullptr && folded_.contains(fork->from))
-        folded_[fork->sequence] = std::min(fork->length, folded_[fork->from]);
+      if (limits_.folds) SLUICE_TRY_STATUS(follow_folded(update));
       if (begins) open_.insert(sequence_of(update));
     }
     for (const Row& row : batch.rows) paths_.enter(row);
-    if (limits_.folds) {
-      folded_.clear();
-      for (const SequenceId sequence : open_)
-        folded_[sequence] = static_cast<int32_t>(paths_.committed(sequence).size());
-    }
+    if (limits_.folds)
+      for (auto& [sequence, folded] : folded_) {
+        folded.tokens = static_cast<int32_t>(paths_.committed(sequence).size());
+        if (folded.next_checkpoint == 0 || folded.next_checkpoint > folded.tokens) continue;
+        folded.checkpoint = std::exchange(folded.next_checkpoint, 0);
+      }
   } catch (const BrokenInvariant& broken) {
     return refuse(broken.why());
   }

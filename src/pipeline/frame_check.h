@@ -61,15 +61,19 @@ class FrameCheck {
   Status check_for_layers(const Batch& batch) const;
   Status check_for_head(const Batch& batch) const;
   Status check_depth(int32_t depth) const;
-  Status check_for_folded(const PathUpdate& update) const;
+  Status follow_folded(const PathUpdate& update);
   Status follow(const Batch& batch);
   int64_t end_of_tokens() const;
 
   StageLimits limits_;
   Paths paths_;
   std::unordered_set<SequenceId> open_;
-  std::unordered_map<SequenceId, int32_t> folded_;  // where layers fold: tokens that were committed by the last batch
-  BatchId newest_;                                  // that was checked
+  struct Folded {
+    int32_t tokens = 0;  // that were committed by the last batch
+    int32_t checkpoint = 0, next_checkpoint = 0;
+  };
+  std::unordered_map<SequenceId, Folded> folded_;  // where layers fold, of open sequences
+  BatchId newest_;                                 // that was checked
 };
 
 // For the coordinator, of one stage: what it says of the batches that its model was given.

@@ -289,7 +289,7 @@ Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, 
   EngineOptions engine;
   engine.context = options_.context;
   engine.n_cells = static_cast<int32_t>(n_requests * need.cells);
-  engine.most_folded = std::max(engine.most_folded, 2 * static_cast<size_t>(n_requests));
+  engine.folding.most_sequences = std::max(engine.folding.most_sequences, 2 * static_cast<size_t>(n_requests));
   engine.corpus = corpus_;
   engine.trace = options_.trace;
   engine.scheduler.prompt_chunk = options_.stages == 1 ? policy::kPromptRowsAlone : policy::kPromptRowsPiped;

@@ -91,6 +91,7 @@ void CellPool::take_from_others(std::vector<Cell>& free) {
 void Residency::cut(size_t length) {
   SLUICE_CHECK(length <= committed_.size(), "a path is cut to a length that it has");
   committed_.resize(length);
+  if (checkpoint > length) checkpoint = 0;
 }
 
 void Residency::enter(NodeId node, Resident resident) {

@@ -62,6 +62,17 @@ struct Resident {
 class Residency {
  public:
   size_t settled = 0;  // of a head: how many of the committed tokens will not be computed again
+  // Where layers fold: so many tokens were committed when a copy was made, and will be when the next one is. 0: none.
+  size_t checkpoint = 0, next_checkpoint = 0;
+  // The one that there is when workers know of so many committed tokens.
+  size_t checkpoint_within(size_t known) const {
+    return next_checkpoint > 0 && next_checkpoint <= known ? next_checkpoint : checkpoint;
+  }
+  // The sequence goes on otherwise.
+  void keep_checkpoint(size_t known) {
+    checkpoint = checkpoint_within(known);
+    next_checkpoint = 0;
+  }
 
   // committed()[i] holds token i of the sequence; those behind have not entered yet, or not been verified.
   std::span<const Cell> committed() const { return committed_; }

@@ -37,10 +37,12 @@ struct Row {
   bool tapped = true;  // of the target: a head may ask for its states
 };
 
-// A sequence begins, with empty path.
+// A sequence begins, with empty path. Layers that fold what they know of a path keep, when it is `checkpoint` tokens
+// long, what they know then: to so many it can be cut later. 0: nowhere, and what was kept stays. So with the next two.
 struct Open {
   SequenceId sequence;
   SamplingParams sampling;
+  int32_t checkpoint = 0;
 };
 // A sequence begins with the first `length` tokens of what another has committed, in the same cells: they are not
 // computed again. A cell belongs to kMostHolders sequences at most.
@@ -49,6 +51,7 @@ struct Fork {
   SequenceId from;
   int32_t length = 0;
   SamplingParams sampling;
+  int32_t checkpoint = 0;
 };
 inline constexpr int32_t kMostHolders = 256;
 // The token in `cell` is the next one of the committed path.
@@ -62,6 +65,7 @@ struct Truncate {
   SequenceId sequence;
   int32_t length = 0;
   SamplingParams sampling;
+  int32_t checkpoint = 0;
 };
 // The sequence is forgotten.
 struct Close {

@@ -25,11 +25,12 @@ class Played {
 
   void apply(const PathUpdate& update) {
     paths_.apply(update);
-    states_.apply(update, paths_);
-    const auto* const fork = std::get_if<Fork>(&update);
-    if (fork == nullptr) return;
-    committed_[fork->sequence] = committed_[fork->from];
-    tails_[fork->sequence] = tails_[fork->from];
+    states_.apply(update);
+    if (const auto* const fork = std::get_if<Fork>(&update)) {
+      held_[fork->sequence] = held_[fork->from];
+      cut(held_[fork->sequence], fork->length);
+    }
+    if (const auto* const truncate = std::get_if<Truncate>(&update)) cut(held_[truncate->sequence], truncate->length);
   }
 
   // Checks that every row comes to the state of its own path, and sees the tokens before it.
@@ -52,9 +53,22 @@ class Played {
 
  private:
   using Tokens = std::vector<Cell>;
+  // Of a sequence: tokens in its state, with the last ones in its tail, and the same of its checkpoint.
+  struct Held {
+    Tokens committed, tail, checkpoint, checkpoint_tail;
+  };
+
+  static void cut(Held& held, int32_t length) {
+    if (length >= std::ssize(held.committed)) return;
+    held.committed = length == 0 ? Tokens() : held.checkpoint;
+    held.tail = length == 0 ? Tokens() : held.checkpoint_tail;
+    EXPECT_EQ(std::ssize(held.committed), length);
+  }
 
   void play(const FoldedStates::Work& work, const std::vector<Row>& rows, const std::vector<BlockRow>& places) {
-    std::map<int32_t, Tokens> at = {{FoldedStates::kZeros, {}}, {FoldedStates::kCommitted, committed_[work.sequence]}};
+    Held& held = held_[work.sequence];
+    std::map<int32_t, Tokens> at = {{FoldedStates::kZeros, {}}, {FoldedStates::kCommitted, held.committed}};
+    size_t n_played = 0;
     for (const FoldedStates::Step& step : work.steps) {
       ASSERT_TRUE(at.contains(step.from));
       ASSERT_LT(step.to, states_.n_copies());
@@ -74,9 +88,10 @@ class Played {
         if (step.update >= 0) adds_[step.update] = cell;
       }
       at[step.to] = state;
+      if (n_played++ == work.steps_to_checkpoint - 1) held.checkpoint = at[FoldedStates::kCommitted];
     }
-    if (work.moves) committed_[work.sequence] = at[FoldedStates::kCommitted];
-    EXPECT_EQ(work.folded, std::ssize(committed_[work.sequence]));
+    held.committed = at[FoldedStates::kCommitted];
+    EXPECT_EQ(work.folded, std::ssize(held.committed));
   }
 
   // The cell of a token that a convolution sees.
@@ -84,7 +99,7 @@ class Played {
     using Of = FoldedStates::Input::Of;
     if (input.of == Of::kRow) return rows[static_cast<size_t>(input.at)].cell;
     if (input.of == Of::kUpdate) return adds_.at(input.at);
-    if (input.of == Of::kState) return tails_[sequence].at(static_cast<size_t>(input.at));
+    if (input.of == Of::kState) return held_[sequence].tail.at(static_cast<size_t>(input.at));
     return {};
   }
 
@@ -97,15 +112,18 @@ class Played {
   }
 
   void move_tail(const FoldedStates::Work& work, const std::vector<Row>& rows) {
-    if (!work.moves) return;
-    Tokens tail;
-    for (const FoldedStates::Input& input : work.tail) tail.push_back(seen(input, rows, work.sequence));
-    tails_[work.sequence] = tail;
+    const auto all = [&](const std::vector<FoldedStates::Input>& inputs) {
+      Tokens tokens;
+      for (const FoldedStates::Input& input : inputs) tokens.push_back(seen(input, rows, work.sequence));
+      return tokens;
+    };
+    if (work.steps_to_checkpoint > 0) held_[work.sequence].checkpoint_tail = all(work.checkpoint_tail);
+    if (!work.tail.empty()) held_[work.sequence].tail = all(work.tail);
   }
 
   Paths paths_{kCells};
   FoldedStates states_;
-  std::map<SequenceId, Tokens> committed_, tails_;
+  std::map<SequenceId, Held> held_;
   std::map<int32_t, Cell> adds_;  // by update
 };
 
@@ -196,6 +214,35 @@ TEST(FoldedStates, EveryRowComesToTheStateOfItsOwnPathHoweverFewCopiesThereAre) 
     }
     EXPECT_LE(steps, steps_before) << "more copies save steps";
     steps_before = steps;
+  }
+}
+
+TEST(FoldedStates, APathGoesOnFromItsCheckpoint) {
+  for (const int32_t at : {1, 2, 3, 7, 10, 12, 13}) {
+    SCOPED_TRACE(at);
+    Played played(4);
+    const auto chain = [](int32_t sequence, int32_t first, int32_t end, int32_t cell, int32_t parent) {
+      std::vector<Row> rows;
+      for (int32_t i = first; i < end; ++i, parent = cell++)
+        rows.push_back(make_row(sequence, cell, i, cell, parent, Row::Kind::kPrompt));
+      return rows;
+    };
+    std::vector<PathUpdate> updates = {Open{SequenceId(0), {}, at}};
+    for (const auto& [first, end] : {std::pair{0, 10}, {10, 13}, {13, 16}}) {
+      const auto rows = chain(0, first, end, first, first - 1);
+      played.run(std::exchange(updates, {}), rows, rows);
+    }
+    for (int32_t turn = 1; turn < 3; ++turn) {  // the second time from the same one
+      const auto again = chain(0, at, at + 5, 40 * turn, at - 1);
+      played.run({Truncate{SequenceId(0), at, {}}}, again, again);
+    }
+    const auto fork = chain(1, at, at + 4, 200, at - 1);
+    played.run({Fork{SequenceId(1), SequenceId(0), at, {}, at + 2}}, fork, fork);
+    const auto later = chain(1, at + 2, at + 4, 300, 201);
+    played.run({Truncate{SequenceId(1), at + 2, {}}}, later, later);
+    const auto anew = chain(0, 0, 4, 320, -1);
+    played.run({Truncate{SequenceId(0), 0, {}, 3}}, anew, anew);
+    EXPECT_THROW(played.apply(Truncate{SequenceId(0), 2, {}}), BrokenInvariant);
   }
 }
 

@@ -150,7 +150,11 @@ TEST(MtpHead, AFileWithoutTheLayerIsOneLine) {
   EXPECT_NE(error_of({}).find("has no layer to predict further tokens"), std::string::npos) << error_of({});
   TinyModelSpec spec = with_experts({}, "glm4moe");
   spec.without_tensors = {"blk.4.nextn.eh_proj.weight"};
-  EXPECT_NE(error_of(spec).find("predicts further tokens: tensor 'fc.weight' is missing"), std::string::npos)
+  EXPECT_NE(error_of(spec).find("predicts further tokens: tensor 'blk.4.nextn.eh_proj.weight' is missing"),
+            std::string::npos)
+      << error_of(spec);
+  spec.without_tensors = {"blk.4.attn_k.weight"};
+  EXPECT_NE(error_of(spec).find("tokens: tensor 'blk.4.attn_k.weight' is missing"), std::string::npos)
       << error_of(spec);
 }
 

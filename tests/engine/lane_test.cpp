@@ -272,14 +272,14 @@ TEST(Lane, SharesACellWithNoMoreSequencesThanWorkersAllow) {
 TEST(SequenceNews, WhatWaitsIsBoundedByWhatHasGoneOut) {
   SequenceNews news;
   for (const int32_t s : {0, 1}) {
-    news.open(SequenceId(s), {});
+    news.open(SequenceId(s), {}, 0);
     news.need(SequenceId(s));
   }
   news.take();
   for (int32_t i = 2; i < 1000; ++i) {  // each begins as the one before did, which ends
-    news.fork(SequenceId(i), SequenceId(i == 2 ? 0 : i - 1), 5, {});
-    news.truncate(SequenceId(i), 4, {});
-    news.truncate(SequenceId(1), static_cast<size_t>(2000 - i), {});
+    news.fork(SequenceId(i), SequenceId(i == 2 ? 0 : i - 1), 5, {}, 0);
+    news.truncate(SequenceId(i), 4, {}, 0);
+    news.truncate(SequenceId(1), static_cast<size_t>(2000 - i), {}, 0);
     if (i > 2) news.close(SequenceId(i - 1));
   }
   const std::vector<PathUpdate> waiting = news.take();
@@ -292,12 +292,12 @@ TEST(SequenceNews, WhatWaitsIsBoundedByWhatHasGoneOut) {
 // What is forked must be there when the worker is told, whatever happens to it before that.
 TEST(SequenceNews, AForkComesBeforeTheEndOfWhatItBeginsWith) {
   SequenceNews news;
-  news.open(SequenceId(0), {});
+  news.open(SequenceId(0), {}, 0);
   news.need(SequenceId(0));
   news.take();
   news.commit(SequenceId(0), Cell(3));
   EXPECT_EQ(news.known(SequenceId(0), 8), 7u) << "what waits may never be told";
-  news.fork(SequenceId(1), SequenceId(0), 7, {});
+  news.fork(SequenceId(1), SequenceId(0), 7, {}, 0);
   news.close(SequenceId(0));
   const std::vector<PathUpdate> waiting = news.take();
   ASSERT_EQ(waiting.size(), 2u);

@@ -70,6 +70,25 @@ TEST_P(OtherLayers, TheNextTurnOfAChatGoesOnInTheCellsOfTheOneBefore) {
   EXPECT_EQ(answer(*engine, second), expected);
 }
 
+// As where a template shows an answer without its reasoning.
+TEST_P(OtherLayers, TheNextTurnGoesOnFromTheMiddleOfAnAnswer) {
+  const auto engine = make_engine(model(), {.stages = 2, .drafts = {&six_layers()}});
+  RequestSpec spec = request("specpipe", 0.0f, 8);
+  for (int i = 0; i < 3; ++i) spec.prompt.insert(spec.prompt.end(), spec.prompt.begin(), spec.prompt.begin() + 19);
+  const auto n_prompt = static_cast<int64_t>(spec.prompt.size());
+  const RequestId first = submit(*engine, spec);
+  finish(*engine);
+  const auto said = answer(*engine, first);
+  spec.prompt.insert(spec.prompt.end(), said.begin() + 3, said.begin() + 11);
+  spec.continues = first;
+  const RequestId second = submit(*engine, spec);
+  finish(*engine);
+  const int64_t reused = engine->request(second).stats.reused_tokens;
+  const auto behind = static_cast<int64_t>(Folding().behind_checkpoint);
+  EXPECT_TRUE(model().model.hparams().folds() ? reused == n_prompt - behind : reused >= n_prompt) << reused;
+  EXPECT_EQ(answer(*engine, second), plain_decoding(model(), spec));
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, OtherLayers,
                          ::testing::Values("llama", "qwen2moe", "qwen3moe", "glm4moe", "gpt-oss", "gemma2", "gemma3",
                                            "qwen3next", "qwen35", "qwen35moe"),
@@ -122,7 +141,7 @@ TEST_P(FurtherLayer, GoesOnInTheNextTurn) {
   spec.continues = first;
   const RequestId second = submit(*engine, spec);
   finish(*engine);
-  // What is folded is not taken apart.
+  // What is folded is not taken apart, and the prompt was not worth a checkpoint.
   EXPECT_EQ(engine->request(second).stats.reused_tokens > 0, !model.model.hparams().folds());
   spec.continues.reset();
   EXPECT_EQ(answer(*engine, second), plain_decoding(model, spec));

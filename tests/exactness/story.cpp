@@ -105,7 +105,9 @@ PipelineSpec random_setup(Dice& dice, const Opened& target, uint64_t seed) {
   setup.context = dice.pick({64, 96});
   setup.kv = dice.pick({KvType::kF16, KvType::kF32});
   setup.n_cells = 3 * setup.context + dice.pick({0, 1, 10, 100, 1000});  // from no room for guesses to plenty
-  setup.most_folded = 1 + seed % 3;                                      // of up to three requests at a time
+  // States of up to three requests at a time, checkpoints in nearly all prompts.
+  setup.folding = {
+      .most_sequences = 1 + seed % 3, .worth_a_checkpoint = 5 + seed % 7, .behind_checkpoint = 2 + seed % 3};
   setup.scheduler = {.row_budget = dice.pick({4, 16, 64, 256}), .prompt_chunk = dice.pick({1, 3, 16, 128})};
   setup.lazy = dice.chance(0.15);
   // No draft model, one that is right always, often or hardly ever, or a hierarchy.

@@ -209,6 +209,18 @@ TEST(FrameCheck, SaysWhatIsWrongWithABatch) {
                         [](Batch& b) { b.halves.resize(b.hidden.size()); });
 }
 
+// The last batch cuts a path of three tokens to the two of its checkpoint.
+TEST(FrameCheck, WhatIsFoldedIsNotTakenApart) {
+  const auto refused = [](const std::string& words, const std::function<void(Batch&)>& change) {
+    expect_refused<Batch>(StageSort::kFolds, 4, words, change);
+  };
+  refused("a path of 3 folded tokens is cut to 1",
+          [](Batch& batch) { std::get<Truncate>(batch.updates[1]).length = 1; });
+  refused("a path of 2 folded tokens is cut to 1", [](Batch& batch) { std::get<Fork>(batch.updates[0]).length = 1; });
+  refused("a checkpoint at 2 of 2 tokens that are there",
+          [](Batch& batch) { std::get<Truncate>(batch.updates[1]).checkpoint = 2; });
+}
+
 TEST(FrameCheck, SaysWhatIsWrongWithAHeadsInputs) {
   const auto taps = [](const std::string& words, const std::function<void(Taps&)>& change) {
     expect_refused(StageSort::kExit, 0, words, change);

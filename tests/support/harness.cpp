@@ -64,7 +64,7 @@ std::string describe(const PipelineSpec& setup) {
        << " of seed " << setup.jitter.seed << ", kv " << (setup.kv == KvType::kF16 ? "f16" : "f32")
        << (setup.devices.empty() ? "" : ", devices from " + setup.devices.front())
        << (setup.activations == Activations::kF16 ? ", activations f16" : "") << ", context " << setup.context
-       << ", cells " << cells_of(setup) << ", states " << setup.most_folded << ", row budget "
+       << ", cells " << cells_of(setup) << ", states " << setup.folding.most_sequences << ", row budget "
        << setup.scheduler.row_budget << ", prompt chunk " << setup.scheduler.prompt_chunk << " to "
        << setup.scheduler.longest_chunk << ", drafts";
   for (const Opened* draft : setup.drafts) text << ' ' << draft->model.hparams().n_layers;
@@ -117,7 +117,7 @@ Assembly assemble(const Opened& opened, const PipelineSpec& setup) {
               .n_draft_cells = cells_of(setup),
               .engine = {.context = setup.context,
                          .n_cells = cells_of(setup),
-                         .most_folded = setup.most_folded,
+                         .folding = setup.folding,
                          .scheduler = setup.scheduler,
                          .trace = setup.trace,
                          .first_batch = setup.first_batch}};

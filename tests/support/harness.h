@@ -68,7 +68,7 @@ struct PipelineSpec {
   std::vector<std::string> devices;  // of the stages: one for all, or one each; none: the CPU
   Activations activations = Activations::kF32;
   int32_t context = 256, n_cells = 0;  // 0 cells: room for four requests and wide trees
-  size_t most_folded = EngineOptions().most_folded;
+  Folding folding;
   Scheduler::Options scheduler;
   bool trace = false;
   int64_t first_batch = 0;

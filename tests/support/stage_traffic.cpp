@@ -22,6 +22,15 @@ const ModelFile& target() {
   return model;
 }
 
+const ModelFile& hybrid() {
+  static const ModelFile model = [] {
+    const TinyModelSpec spec{
+        .n_layers = 4, .d_model = 32, .n_heads = 2, .n_kv_heads = 1, .d_ff = 64, .extra_tokens = 0, .seed = 3};
+    return ModelFile::open(write_tiny_model(of_family(spec, "qwen35"), temp_path("traffic-hybrid.gguf"))).value();
+  }();
+  return model;
+}
+
 const HeadFile& head(const std::string& kind) {
   static std::map<std::string, HeadFile> heads;
   if (const auto at = heads.find(kind); at != heads.end()) return at->second;
@@ -59,7 +68,7 @@ std::vector<Batch> batches() {
   const SamplingParams greedy, drawn{.temperature = 0.8f, .logit_bias = {{70, 0.5f}}, .rule = Rule::kReject};
   const Draws draws{.row = 3, .q = {{71, 0.5f}, {72, 0.25f}}, .tokens = {71, 72}};
   std::vector<Batch> all(4);
-  all[0].updates = {Open{kGreedy, greedy}, Open{kDrawn, drawn}};
+  all[0].updates = {Open{kGreedy, greedy, /*checkpoint=*/2}, Open{kDrawn, drawn}};
   all[0].rows = {row(kGreedy, 70, 0, 10, -1, kPrompt), row(kGreedy, 71, 1, 11, 10, kPrompt),
                  row(kDrawn, 70, 0, 20, -1, kPrompt), row(kDrawn, 71, 1, 21, 20), row(kGreedy, 72, 2, 12, 11)};
   all[0].draws = {draws};
@@ -116,6 +125,7 @@ StageRecipe stage_recipe(StageSort sort) {
   if (sort == StageSort::kDraft) options.candidates = 6, options.guessable = 90;
   if (sort == StageSort::kLazy) options.memo = std::make_shared<Memo>();
   if (sort == StageSort::kHalves) options.activations = Activations::kF16;
+  if (sort == StageSort::kFolds) return recipes_for(hybrid(), options)[1];
   const auto recipes = recipes_for(target(), options);
   if (sort == StageSort::kFirst) return recipes.front();
   return sort == StageSort::kMiddle || sort == StageSort::kHalves ? recipes[1] : recipes.back();

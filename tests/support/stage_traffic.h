@@ -8,7 +8,7 @@
 
 namespace sluice::test {
 
-// kHalves: one in the middle whose states come as f16.
+// kHalves: one in the middle whose states come as f16. kFolds: one in the middle of a hybrid.
 enum class StageSort : uint8_t {
   kFirst,
   kMiddle,
@@ -20,11 +20,13 @@ enum class StageSort : uint8_t {
   kEagle3,
   kPEagle,
   kExit,
-  kHalves
+  kHalves,
+  kFolds
 };
-inline constexpr StageSort kStageSorts[] = {
-    StageSort::kFirst, StageSort::kMiddle, StageSort::kLast,   StageSort::kWhole, StageSort::kLazy,  StageSort::kDraft,
-    StageSort::kSpd,   StageSort::kEagle3, StageSort::kPEagle, StageSort::kExit,  StageSort::kHalves};
+inline constexpr StageSort kStageSorts[] = {StageSort::kFirst, StageSort::kMiddle, StageSort::kLast,
+                                            StageSort::kWhole, StageSort::kLazy,   StageSort::kDraft,
+                                            StageSort::kSpd,   StageSort::kEagle3, StageSort::kPEagle,
+                                            StageSort::kExit,  StageSort::kHalves, StageSort::kFolds};
 
 inline constexpr int32_t kStageCells = 48, kStageRows = 16;
 
