@@ -18,6 +18,7 @@
 #include "model/model_file.h"
 #include "model/survey.h"
 #include "model/tokenizer.h"
+#include "session/cuts.h"
 #include "session/installation.h"
 #include "session/memory_need.h"
 #include "session/speculators.h"
@@ -52,7 +53,7 @@ std::vector<std::string> methods_of(HeadKind kind) {
 Status add_memory(const ModelFile& model, nlohmann::json& j) {
   nlohmann::json stages = nlohmann::json::object();
   for (const int32_t n : {1, 2, 3, 4}) {
-    if (n > model.hparams().n_layers) break;
+    if (n > most_stages(model.hparams())) break;
     SLUICE_TRY(const auto memory, stage_memory(model, n));
     for (const StageMemory& stage : memory) stages[std::to_string(n)].push_back(stage.bytes());
   }
@@ -151,6 +152,9 @@ nlohmann::json describe(const File& file, const HyperParameters& h, bool tensors
   if (const MixtureParameters& m = h.mixture)
     j["experts"] = {{"count", m.n_experts}, {"used", m.n_used}, {"d_ff", m.d_ff}, {"shared_d_ff", m.d_shared}};
   if (h.window > 0) j["window"] = {{"tokens", h.window}, {"layers", std::ranges::count(h.sees_window, 1)}};
+  if (h.window_head_dim > 0) j["window"].update({{"kv_heads", h.window_kv_heads}, {"head_dim", h.window_head_dim}});
+  if (h.n_sharing_layers > 0) j["sharing_layers"] = h.n_sharing_layers;
+  if (h.d_per_layer > 0) j["d_per_layer"] = h.d_per_layer;
   if (tensors) add_details(file, j);
   return j;
 }
@@ -169,9 +173,9 @@ Result<nlohmann::json> describe(const ModelFile& model, const Tokenizer& tokeniz
        {"eos", tokenizer.eos()},
        {"layer_bytes", model.layer_bytes(0)},
        {"head_bytes", model.head_bytes()},
-       {"kv_bytes_per_token_f16", 2LL * h.n_cell_layers() * h.values_of_cell()},
+       {"kv_bytes_per_token_f16", 2LL * h.values_of_cell()},
        {"exactness", name(kCpuExactness)},
-       {"max_stages", h.n_layers}});
+       {"max_stages", most_stages(h)}});
   j["predicts_further"] = HeadFile::open(model.path(), model).has_value();
   SLUICE_TRY_STATUS(add_memory(model, j));
   add_speculators(model, tokenizer, j);
@@ -234,9 +238,18 @@ class Lines {
   void add_shape() {
     add("shape", fmt::format("{} layers of {}, {} heads over {} KV heads of {}, feed-forward {}", text("layers"),
                              text("d_model"), text("heads"), text("kv_heads"), text("head_dim"), text("d_ff")));
-    if (j_.contains("window"))
-      add("window", fmt::format("of {} tokens in {} layers; the others see all", j_["window"]["tokens"].dump(),
-                                j_["window"]["layers"].dump()));
+    if (j_.contains("window")) {
+      const nlohmann::json& w = j_["window"];
+      const std::string heads =
+          w.contains("head_dim") ? fmt::format(", over {} KV heads of {}", w["kv_heads"].dump(), w["head_dim"].dump())
+                                 : "";
+      add("window", fmt::format("of {} tokens in {} layers{}; the others see all", w["tokens"].dump(),
+                                w["layers"].dump(), heads));
+    }
+    if (j_.contains("sharing_layers"))
+      add("sharing", fmt::format("the last {} layers read keys and values of earlier ones", text("sharing_layers")));
+    if (j_.contains("d_per_layer"))
+      add("embeddings", fmt::format("of {} values for each layer besides", text("d_per_layer")));
     if (!j_.contains("experts")) return;
     const nlohmann::json& e = j_["experts"];
     const std::string shared =

@@ -66,12 +66,24 @@ void KvLayer::fetch(Part part, Cell cell, int32_t kv_head) const {
   asm volatile("");  // or GCC takes the function for one without effect and leaves the call out
 }
 
-AttentionScratch::AttentionScratch(const AttentionShape& shape, int32_t longest_path)
-    : padded_head_(round_up(shape.head_dim)), longest_(round_up(longest_path + 1)) {  // a sink is a score, too
-  const auto queries = static_cast<size_t>(TreeAttention::kRows * shape.heads_together());
-  scores_ = Memory(queries * static_cast<size_t>(longest_) * sizeof(float));
-  queries_ = Memory(queries * static_cast<size_t>(padded_head_) * sizeof(float));  // zero beyond head_dim, as is block_
-  block_ = Memory(static_cast<size_t>(kBlock * padded_head_) * sizeof(float));
+AttentionScratch::AttentionScratch(std::span<const AttentionShape> shapes, int32_t longest_path)
+    : longest_(round_up(longest_path + 1)) {  // a sink is a score, too
+  int64_t queries = 0, values = 0, widest = 0;
+  for (const AttentionShape& shape : shapes) {
+    const int64_t together = TreeAttention::kRows * shape.heads_together(), width = round_up(shape.head_dim);
+    queries = std::max(queries, together);
+    values = std::max(values, together * width);
+    widest = std::max(widest, width);
+  }
+  scores_ = Memory(static_cast<size_t>(queries * longest_) * sizeof(float));
+  queries_ = Memory(static_cast<size_t>(values) * sizeof(float));
+  block_ = Memory(static_cast<size_t>(kBlock * widest) * sizeof(float));
+}
+
+// Beyond head_dim stand zeros.
+void AttentionScratch::begin(const AttentionShape& shape) {
+  padded_head_ = round_up(shape.head_dim);
+  for (int64_t i = 0; i < kBlock; ++i) std::fill(staged(i) + shape.head_dim, staged(i) + padded_head_, 0.0f);
 }
 
 // The first position that a row sees.
@@ -82,6 +94,7 @@ int64_t TreeAttention::first_seen(const AttentionRow& row, const AttentionOf& of
 void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, const AttentionOf& of, Part heads,
                         AttentionScratch& scratch) const {
   const kernels::Kernels& kernels = kernels::kernels();
+  scratch.begin(shape_);
   const auto n_rows = static_cast<int64_t>(rows.size()), n_heads = heads.end - heads.begin;
   const int64_t head_dim = shape_.head_dim, padded = scratch.padded_head_;
   const auto kv_head = static_cast<int32_t>(heads.begin / (shape_.n_heads / shape_.n_kv_heads));
@@ -90,6 +103,7 @@ void TreeAttention::run(const KvLayer& kv, std::span<const AttentionRow> rows, c
   for (int64_t i = 0; i < n_rows * n_heads; ++i) {
     const float* q = rows[static_cast<size_t>(i / n_heads)].q + (heads.begin + i % n_heads) * head_dim;
     for (int64_t d = 0; d < head_dim; ++d) scratch.query(i)[d] = q[d] * scale;
+    std::fill(scratch.query(i) + head_dim, scratch.query(i) + padded, 0.0f);
   }
   walk(kv, KvLayer::Part::kKeys, rows, of, kv_head, scratch,
        [&](int64_t row, int64_t n, int64_t first, int64_t, int64_t) {

@@ -20,8 +20,11 @@ struct AttentionShape {
   float cap = 0.0f;    // scores come to cap * tanh(score / cap); 0: as they are
   // Values are the first so many of a key's, and nothing is kept besides; 0: they are as wide, and kept.
   int32_t value_in_key = 0;
+  int32_t q_width() const { return n_heads * head_dim; }
   int32_t kv_width() const { return n_kv_heads * head_dim; }
+  int32_t qkv_width() const { return q_width() + 2 * kv_width(); }
   int32_t value_dim() const { return value_in_key > 0 ? value_in_key : head_dim; }
+  int32_t attended_width() const { return n_heads * value_dim(); }
   // So many heads at most, all of one kv head, go through attention together.
   int32_t heads_together() const {
     constexpr int32_t kMost = 16;
@@ -74,19 +77,23 @@ struct AttentionOf {
 // What one thread needs besides its input.
 class AttentionScratch {
  public:
-  AttentionScratch(const AttentionShape& shape, int32_t longest_path);
+  // For attention of all these shapes.
+  AttentionScratch(std::span<const AttentionShape> shapes, int32_t longest_path);
+  AttentionScratch(const AttentionShape& shape, int32_t longest_path)
+      : AttentionScratch(std::span(&shape, 1), longest_path) {}
 
  private:
   friend class TreeAttention;
+  void begin(const AttentionShape& shape);
   float* scores(int64_t query) const { return scores_.as<float>() + query * longest_; }
   float* query(int64_t query) const { return queries_.as<float>() + query * padded_head_; }
   float* staged(int64_t i) const { return block_.as<float>() + i * padded_head_; }
 
-  int64_t padded_head_ = 0, longest_ = 0;
-  Memory scores_;            // [queries][longest_path], padded
-  Memory queries_;           // [queries][padded head_dim]; later the outputs
-  Memory block_;             // [8][padded head_dim]: keys or values of eight positions
-  std::vector<Cell> cells_;  // whose keys or values these are
+  int64_t padded_head_ = 0, longest_ = 0;  // the former of the shape at hand
+  Memory scores_;                          // [queries][longest_path], padded
+  Memory queries_;                         // [queries][padded head_dim]; later the outputs
+  Memory block_;                           // [8][padded head_dim]: keys or values of eight positions
+  std::vector<Cell> cells_;                // whose keys or values these are
 };
 
 class TreeAttention {

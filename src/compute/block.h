@@ -4,6 +4,7 @@
 //   x += attention(q, keys and values along the path) W_o^T
 //   (of latent attention as compute/latent_attention.h says, of a gated delta net as compute/delta_net.h does)
 //   m = norm(x);  x += (silu(m W_gate^T) * m W_up^T) W_down^T, or the same of a few experts, weighed
+//   and, if the family has it, what compute/per_layer_embedding.h says, and a scale
 //
 // It is written over a few operations. A backend brings its own, and with them its own layers (weights, with the cells
 // of their keys and values) and states x. What an operation leaves, the next one reads; CpuBlock (compute/cpu_block.h)
@@ -27,9 +28,13 @@ void block_after_norm(Operations& operations, Layer& layer, States x) {
   operations.attend(layer);
   operations.add_attended(layer, x);
   operations.normalise(x, layer.ffn_norm, layer.ffn_formats);
-  if (layer.mixture) return operations.add_mixture(layer, x);
-  operations.gate(layer);
-  operations.add_gated(layer, x);
+  if (layer.mixture) {
+    operations.add_mixture(layer, x);
+  } else {
+    operations.gate(layer);
+    operations.add_gated(layer, x);
+  }
+  operations.finish(layer, x);
 }
 
 template <class Operations, class Layer, class States>

@@ -1,5 +1,7 @@
 #include "compute/cpu_block.h"
 
+#include <cmath>
+
 namespace sluice {
 
 namespace {
@@ -18,9 +20,20 @@ Activate activation(const kernels::Kernels& kernels, Activation which) {
   SLUICE_CHECK(false, "an activation");
 }
 
-std::vector<Rope> ropes(const HyperParameters& h, std::span<const float> factors) {
+// Layers with a window are another kind if they have other heads or turn otherwise.
+std::vector<AttentionShape> shapes(const HyperParameters& h, bool has_factors) {
+  const AttentionShape all{h.n_heads, h.n_kv_heads, h.head_dim, h.attention_scale, h.attention_cap, h.latent.rank};
+  const bool has_own_heads = h.window_head_dim > 0;
+  if (h.window == 0 || (!has_own_heads && !has_factors && h.window_rope == h.rope)) return {all};
+  AttentionShape windowed = all;
+  if (h.window_kv_heads > 0) windowed.n_kv_heads = h.window_kv_heads;
+  if (has_own_heads) windowed.head_dim = h.window_head_dim;
+  return {all, windowed};
+}
+
+std::vector<Rope> ropes(const HyperParameters& h, std::span<const float> factors, size_t n_kinds) {
   std::vector<Rope> ropes = {Rope(h.rope, factors)};
-  if (h.window > 0 && h.window_rope != h.rope) ropes.emplace_back(h.window_rope, factors);
+  if (n_kinds > 1) ropes.emplace_back(h.window_rope, std::span<const float>());
   return ropes;
 }
 
@@ -30,38 +43,40 @@ CpuBlock::CpuBlock(const HyperParameters& h, std::span<const float> rope_factors
                    int32_t threads)
     : d_model_(h.d_model),
       d_ff_(h.d_ff),
+      d_per_layer_(h.d_per_layer),
       mixture_(h.mixture),
       latent_(h.latent),
       delta_(h.delta),
       gated_attention_(h.gated_attention),
       activate_(activation(kernels_, h.activation)),
       norm_epsilon_(h.norm_epsilon),
-      shape_{h.n_heads, h.n_kv_heads, h.head_dim, h.attention_scale, h.attention_cap, h.latent.rank},
-      ropes_(ropes(h, rope_factors)),
-      attention_(shape_),
+      shapes_(shapes(h, !rope_factors.empty())),
+      ropes_(ropes(h, rope_factors, shapes_.size())),
       team_(threads),
       angles_(ropes_.size()),
       normed_(static_cast<size_t>(threads),
               std::vector<float>(static_cast<size_t>(std::max(h.d_model, h.latent.q_rank)))) {
   latents_.query = latent_.key + h.rope.n_dims;
   latents_.first = latent_.q_rank > 0 ? latent_.q_rank : h.n_heads * latents_.query;
-  for (int thread = 0; thread < threads; ++thread) scratch_.emplace_back(shape_, n_cells);
+  for (int thread = 0; thread < threads; ++thread) scratch_.emplace_back(shapes_, n_cells);
   reserve_for_delta_nets();
   make_room(max_rows);
 }
 
 void CpuBlock::make_room(int64_t rows) {
   const auto floats = [&](int64_t width) { return Memory(static_cast<size_t>(rows * width) * sizeof(float)); };
-  qkv_ = floats(qkv_width());
-  attended_ = floats(std::max(attended_width(), delta_.value_width()));
-  if (gated_attention_) gated_queries_ = floats(2 * q_width());
+  qkv_ = floats(widest(&AttentionShape::qkv_width));
+  attended_ = floats(std::max(widest(&AttentionShape::attended_width), delta_.value_width()));
+  if (gated_attention_) gated_queries_ = floats(2 * widest(&AttentionShape::q_width));
+  if (per_layer_width_ > 0) per_layer_ = floats(per_layer_width_);
   if (deltas_.stride > 0) {
     deltas_.projected = floats(deltas_.stride);
     deltas_.convolved = floats(delta_.mixed_width());
     deltas_.copies.resize(static_cast<size_t>(team_.size()));
   }
   const int64_t places = mixture_ ? ExpertGroups::most_places(rows * n_choices_of_row(), mixture_.n_experts + 1) : 0;
-  gate_ = Memory(static_cast<size_t>(std::max(rows * d_ff_, places * expert_width())) * sizeof(float));
+  gate_ = Memory(static_cast<size_t>(std::max(rows * std::max(d_ff_, d_per_layer_), places * expert_width())) *
+                 sizeof(float));
   up_ = Memory(gate_.size());
   if (mixture_) {
     experts_.logits = floats(mixture_.n_experts + 1);
@@ -72,8 +87,8 @@ void CpuBlock::make_room(int64_t rows) {
     for (LinearInput* input : {&experts_.in, &experts_.of_down, &experts_.of_shared_down}) *input = LinearInput(places);
   }
   if (latent_) {
-    const int64_t heads = shape_.n_heads;
-    latents_.projected = floats(latents_.first + shape_.head_dim);
+    const int64_t heads = shape().n_heads;
+    latents_.projected = floats(latents_.first + shape().head_dim);
     if (latent_.q_rank > 0) latents_.queries = floats(heads * latents_.query);
     latents_.values = floats(heads * latent_.value);
     latents_.of_k_b.clear();
@@ -83,7 +98,7 @@ void CpuBlock::make_room(int64_t rows) {
       latents_.of_v_b.emplace_back(rows);
     }
   }
-  for (Memory& angles : angles_) angles = floats(ropes_.front().size());
+  for (size_t kind = 0; kind < angles_.size(); ++kind) angles_[kind] = floats(ropes_[kind].size());
   if (has_post_norms_) product_ = floats(d_model_);
   max_rows_ = rows;
   inputs_.clear();
@@ -125,10 +140,25 @@ void CpuBlock::reserve(const Layer& layer) {
   }
   reserve(layer.attention_out_formats, layer.attention_out.n_in());
   reserve(layer.ffn_formats, d_model_);
-  if (!layer.mixture) return reserve(layer.down_formats, d_ff_);
+  if (layer.per_layer) {
+    reserve(layer.per_layer->gate_formats, d_model_);
+    reserve(layer.per_layer->out_formats, layer.per_layer->out.n_in());
+  }
+  if (layer.ffn.down.n_in() > 0) reserve(layer.down_formats, layer.ffn.down.n_in());
+  if (!layer.mixture) return;
+  if (layer.mixture->beside_dense) {
+    reserve(layer.mixture->beside_dense->router_formats, d_model_);
+    reserve(layer.mixture->formats, d_model_);
+  }
   experts_.in_formats.add(layer.mixture->formats);
   experts_.down_formats.add(layer.down_formats);
   reserve_for_experts();
+}
+
+void CpuBlock::reserve(const PerLayerEmbedding& embedding) {
+  per_layer_width_ = embedding.stage_width();
+  make_room(max_rows_);
+  reserve(embedding.formats, d_model_);
 }
 
 void CpuBlock::begin(std::span<const BlockRow> rows, const FoldedStates* states) {
@@ -171,11 +201,12 @@ void CpuBlock::Thread::done() {
 }
 
 void CpuBlock::Thread::find_angles() {
-  const auto size = static_cast<size_t>(b_.ropes_.front().size());
   const Part mine = rows();
-  for (size_t r = 0; r < b_.ropes_.size(); ++r)
+  for (size_t kind = 0; kind < b_.ropes_.size(); ++kind) {
+    const auto size = static_cast<size_t>(b_.ropes_[kind].size());
     for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i)
-      b_.ropes_[r].angles(b_.rows_[i].position, {b_.angles_[r].as<float>() + i * size, size});
+      b_.ropes_[kind].angles(b_.rows_[i].position, {b_.angles_[kind].as<float>() + i * size, size});
+  }
 }
 
 void CpuBlock::Thread::normalise(const float* x, const std::vector<float>& weight, FormatSet formats) {
@@ -198,18 +229,21 @@ void CpuBlock::Thread::take(const float* x, int64_t width, FormatSet formats) {
 void CpuBlock::Thread::project(const Layer& layer) {
   if (layer.latent) return project(*layer.latent);
   if (layer.delta) return project(*layer.delta);
+  const AttentionShape& shape = b_.shape_of(layer);
   float* q = b_.qkv_.as<float>();
-  float* k = q + b_.q_width();
-  const int64_t stride = b_.qkv_width();
-  const Product queries = b_.gated_attention_ ? Product{&layer.q, b_.gated_queries_.as<float>(), 2 * b_.q_width()}
-                                              : Product{&layer.q, q, stride};
-  project({queries, {&layer.k, k, stride}, {&layer.v, k + b_.shape_.kv_width(), stride}});
+  float* k = q + shape.q_width();
+  const int64_t stride = shape.qkv_width();
+  const Product queries = b_.gated_attention_
+                              ? Product{&layer.q, b_.gated_queries_.as<float>(), 2 * int64_t{shape.q_width()}}
+                              : Product{&layer.q, q, stride};
+  project({queries, {&layer.k, k, stride}, {&layer.v, k + shape.kv_width(), stride}});
 }
 
 void CpuBlock::Thread::project_keys_and_values(const Layer& layer) {
-  float* k = b_.qkv_.as<float>() + b_.q_width();
-  const int64_t stride = b_.qkv_width();
-  project({{&layer.k, k, stride}, {&layer.v, k + b_.shape_.kv_width(), stride}});
+  const AttentionShape& shape = b_.shape_of(layer);
+  float* k = b_.qkv_.as<float>() + shape.q_width();
+  const int64_t stride = shape.qkv_width();
+  project({{&layer.k, k, stride}, {&layer.v, k + shape.kv_width(), stride}});
 }
 
 // As if the outputs lay one after another, each product's from a multiple of the grain on.
@@ -231,10 +265,10 @@ void CpuBlock::Thread::project(std::initializer_list<Product> products) {
 
 void CpuBlock::Thread::turn(const Layer& layer, int64_t row, float* heads, int32_t n,
                             const std::vector<float>& norm) const {
-  const size_t r = layer.window > 0 ? b_.ropes_.size() - 1 : 0;
-  const Rope& rope = b_.ropes_[r];
-  const int32_t size = rope.size(), width = b_.shape_.head_dim;
-  const std::span<const float> angles{b_.angles_[r].as<float>() + row * size, static_cast<size_t>(size)};
+  const size_t kind = b_.kind(layer.window > 0);
+  const Rope& rope = b_.ropes_[kind];
+  const int32_t size = rope.size(), width = b_.shapes_[kind].head_dim;
+  const std::span<const float> angles{b_.angles_[kind].as<float>() + row * size, static_cast<size_t>(size)};
   for (float* head = heads; head < heads + n * width; head += width) {
     if (!norm.empty()) b_.kernels_.rms_norm(head, norm.data(), width, b_.norm_epsilon_, head);
     rope.turn(angles, head);
@@ -244,29 +278,38 @@ void CpuBlock::Thread::turn(const Layer& layer, int64_t row, float* heads, int32
 void CpuBlock::Thread::turn_and_keep(Layer& layer) {
   if (layer.latent) return turn_and_keep(*layer.latent, layer);
   if (layer.delta) return convolve(*layer.delta);
+  const AttentionShape& shape = b_.shape_of(layer);
   const Part mine = rows();
   for (int64_t i = mine.begin; i < mine.end; ++i) {
     if (b_.gated_attention_) take_queries_out(i);
-    turn(layer, i, b_.qkv_.as<float>() + i * b_.qkv_width(), b_.shape_.n_heads, layer.q_norm);
+    turn(layer, i, b_.qkv_.as<float>() + i * shape.qkv_width(), shape.n_heads, layer.q_norm);
   }
+  if (layer.shared_kv != nullptr) return b_.team_.barrier();
   turn_and_keep_keys(layer);
 }
 
 // Of a row whose queries came with gates.
 void CpuBlock::Thread::take_queries_out(int64_t row) {
-  const int64_t width = b_.shape_.head_dim;
-  const float* from = b_.gated_queries_.as<float>() + row * 2 * b_.q_width();
-  float* to = b_.qkv_.as<float>() + row * b_.qkv_width();
-  for (int64_t head = 0; head < b_.shape_.n_heads; ++head, from += 2 * width, to += width)
+  const AttentionShape& shape = b_.shape();
+  const int64_t width = shape.head_dim;
+  const float* from = b_.gated_queries_.as<float>() + row * 2 * shape.q_width();
+  float* to = b_.qkv_.as<float>() + row * shape.qkv_width();
+  for (int64_t head = 0; head < shape.n_heads; ++head, from += 2 * width, to += width)
     std::copy(from, from + width, to);
 }
 
 void CpuBlock::Thread::turn_and_keep_keys(Layer& layer) {
+  const AttentionShape& shape = b_.shape_of(layer);
   const Part mine = rows();
   for (int64_t i = mine.begin; i < mine.end; ++i) {
-    float* k = b_.qkv_.as<float>() + i * b_.qkv_width() + b_.q_width();
-    turn(layer, i, k, b_.shape_.n_kv_heads, layer.k_norm);
-    layer.kv.write(b_.rows_[static_cast<size_t>(i)].cell, k, k + b_.shape_.kv_width());
+    float* const k = b_.qkv_.as<float>() + i * shape.qkv_width() + shape.q_width();
+    float* const v = k + shape.kv_width();
+    if (layer.v.n_out() == 0) std::copy(k, v, v);
+    if (!layer.v_norm.empty())
+      for (float* head = v; head < v + shape.kv_width(); head += shape.head_dim)
+        b_.kernels_.rms_norm(head, layer.v_norm.data(), shape.head_dim, b_.norm_epsilon_, head);
+    turn(layer, i, k, shape.n_kv_heads, layer.k_norm);
+    layer.kv.write(b_.rows_[static_cast<size_t>(i)].cell, k, v);
   }
   b_.team_.barrier();
 }
@@ -275,19 +318,22 @@ void CpuBlock::Thread::turn_and_keep_keys(Layer& layer) {
 // heads are divided.
 void CpuBlock::Thread::attend(const Layer& layer) {
   if (layer.delta) return fold(*layer.delta);
-  const int64_t n_heads = b_.shape_.n_heads, group = n_heads / b_.shape_.n_kv_heads;
-  const int64_t together = b_.shape_.heads_together();
+  const AttentionShape& shape = b_.shape_of(layer);
+  const TreeAttention attention(shape);
+  const KvLayer& kv = layer.shared_kv != nullptr ? *layer.shared_kv : layer.kv;
+  const int64_t n_heads = shape.n_heads, group = n_heads / shape.n_kv_heads;
+  const int64_t together = shape.heads_together();
   // As if the groups lay one after another, each from a multiple of that on.
-  const int64_t parts_of_group = (group + together - 1) / together, n_parts = parts_of_group * b_.shape_.n_kv_heads;
+  const int64_t parts_of_group = (group + together - 1) / together, n_parts = parts_of_group * shape.n_kv_heads;
   AttentionRow tile[TreeAttention::kRows];
   const auto run = [&](const Tile& which, Part heads) {
     const auto [first, end] = which.rows;
     for (int64_t i = first; i < end; ++i) {
-      tile[i - first] = {&b_.rows_[static_cast<size_t>(i)].path, b_.qkv_.as<float>() + i * b_.qkv_width(),
-                         b_.attended_.as<float>() + i * b_.attended_width()};
+      tile[i - first] = {&b_.rows_[static_cast<size_t>(i)].path, b_.qkv_.as<float>() + i * shape.qkv_width(),
+                         b_.attended_.as<float>() + i * shape.attended_width()};
     }
-    b_.attention_.run(layer.kv, {tile, static_cast<size_t>(end - first)}, {which.shared, layer.window, layer.sinks},
-                      heads, b_.scratch_[static_cast<size_t>(thread_)]);
+    attention.run(kv, {tile, static_cast<size_t>(end - first)}, {which.shared, layer.window, layer.sinks}, heads,
+                  b_.scratch_[static_cast<size_t>(thread_)]);
     if (b_.gated_attention_) gate_attended(which.rows, heads);
   };
   if (b_.n_rows_ == 1) {
@@ -310,11 +356,12 @@ void CpuBlock::Thread::attend(const Layer& layer) {
 }
 
 void CpuBlock::Thread::gate_attended(Part rows, Part heads) {
-  const int64_t width = b_.shape_.head_dim;
+  const AttentionShape& shape = b_.shape();
+  const int64_t width = shape.head_dim;
   for (int64_t row = rows.begin; row < rows.end; ++row)
     for (int64_t head = heads.begin; head < heads.end; ++head)
-      b_.kernels_.sigmoid_times(b_.gated_queries_.as<float>() + row * 2 * b_.q_width() + (2 * head + 1) * width,
-                                b_.attended_.as<float>() + row * b_.attended_width() + head * width, width);
+      b_.kernels_.sigmoid_times(b_.gated_queries_.as<float>() + row * 2 * shape.q_width() + (2 * head + 1) * width,
+                                b_.attended_.as<float>() + row * shape.attended_width() + head * width, width);
 }
 
 void CpuBlock::Thread::add_attended(const Layer& layer, float* x) {
@@ -325,7 +372,8 @@ void CpuBlock::Thread::add_attended(const Layer& layer, float* x) {
 }
 
 void CpuBlock::Thread::gate(const Layer& layer) {
-  divide_outputs(b_.d_ff_, [&](Part outputs) { gate(layer.ffn, input(), {0, b_.n_rows_}, outputs, b_.d_ff_); });
+  const int64_t d_ff = layer.ffn.gate.n_out();
+  divide_outputs(d_ff, [&](Part outputs) { gate(layer.ffn, input(), {0, b_.n_rows_}, outputs, d_ff); });
   done();
 }
 
@@ -342,15 +390,34 @@ void CpuBlock::Thread::gate(const FeedForward& network, const LinearInput& x, Pa
 }
 
 void CpuBlock::Thread::add_gated(const Layer& layer, float* x) {
-  take(b_.gate_.as<float>(), b_.d_ff_, layer.down_formats);
+  take(b_.gate_.as<float>(), layer.ffn.down.n_in(), layer.down_formats);
   add_product(layer.ffn.down, layer.ffn_post_norm, x);
 }
 
 void CpuBlock::Thread::add_mixture(const Layer& layer, float* x) {
-  route(*layer.mixture);
-  gather(*layer.mixture);
+  const Mixture& mixture = *layer.mixture;
+  if (mixture.beside_dense) {
+    compute_dense(layer);
+    normalise(x, mixture.beside_dense->router, mixture.beside_dense->router_formats);
+  }
+  route(mixture);
+  if (mixture.beside_dense) normalise(x, mixture.beside_dense->experts, mixture.formats);
+  gather(mixture);
   gate_experts(layer);
   add_experts(layer, x);
+}
+
+// What a dense network beside the experts gives, normed: of its own rows each thread may read it.
+void CpuBlock::Thread::compute_dense(const Layer& layer) {
+  const int64_t d = b_.d_model_;
+  float* const y = b_.product_.as<float>();
+  gate(layer);
+  take(b_.gate_.as<float>(), layer.ffn.down.n_in(), layer.down_formats);
+  divide_outputs(d, [&](Part outputs) { layer.ffn.down.multiply(input(), {0, b_.n_rows_}, outputs, {y, d}); });
+  done();
+  const Part mine = rows();
+  for (int64_t i = mine.begin; i < mine.end; ++i)
+    b_.kernels_.rms_norm(y + i * d, layer.mixture->beside_dense->dense_post.data(), d, b_.norm_epsilon_, y + i * d);
 }
 
 // Every thread chooses for its own rows, and finds the places of all.
@@ -431,8 +498,65 @@ void CpuBlock::Thread::add_experts(const Layer& layer, float* x) {
       const float* const y = out + groups().place(static_cast<size_t>(k)) * d;
       for (int64_t j = 0; j < d; ++j) sum[static_cast<size_t>(j)] += weight * y[j];
     }
+    if (mixture.beside_dense) {
+      const float* const dense = b_.product_.as<float>() + i * d;
+      b_.kernels_.rms_norm(sum.data(), mixture.beside_dense->experts_post.data(), d, b_.norm_epsilon_, sum.data());
+      for (int64_t j = 0; j < d; ++j) sum[static_cast<size_t>(j)] += dense[j];
+      b_.kernels_.rms_norm(sum.data(), layer.ffn_post_norm.data(), d, b_.norm_epsilon_, sum.data());
+    }
     for (int64_t j = 0; j < d; ++j) x[i * d + j] += sum[static_cast<size_t>(j)];
   }
+  own_rows_written();
+}
+
+void CpuBlock::Thread::find_layer_inputs(const PerLayerEmbedding& embedding, std::span<const Row> batch,
+                                         const float* states) {
+  const int64_t width = embedding.width, stage = embedding.stage_width(), d = b_.d_model_;
+  float* const inputs = b_.per_layer_.as<float>();
+  own_rows_written();
+  take(states, d, embedding.formats);
+  project({{&embedding.projection, inputs, stage}});
+  const float of_projection = 1.0f / std::sqrt(static_cast<float>(d));
+  const float of_table = std::sqrt(static_cast<float>(width)), of_both = 1.0f / std::sqrt(2.0f);
+  std::vector<float> row(static_cast<size_t>(embedding.table.ne[0]));
+  const Part mine = rows();
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    const Token token = batch[static_cast<size_t>(i)].token;
+    if (token < embedding.table.ne[1])
+      copy_row_f32(embedding.table, token, row);
+    else
+      std::ranges::fill(row, 0.0f);
+    for (int64_t at = 0; at < stage; at += width) {
+      float* const p = inputs + i * stage + at;
+      const float* const t = row.data() + embedding.first + at;
+      for (int64_t j = 0; j < width; ++j) p[j] *= of_projection;
+      b_.kernels_.rms_norm(p, embedding.norm.data(), width, b_.norm_epsilon_, p);
+      for (int64_t j = 0; j < width; ++j) p[j] = (p[j] + t[j] * of_table) * of_both;
+    }
+  }
+}
+
+void CpuBlock::Thread::finish(const Layer& layer, float* x) {
+  if (layer.per_layer) {
+    const PerLayerInput& per_layer = *layer.per_layer;
+    const int64_t width = per_layer.gate.n_out();
+    float* const gate = b_.gate_.as<float>();
+    const float* const inputs = b_.per_layer_.as<float>() + per_layer.at;
+    take(x, b_.d_model_, per_layer.gate_formats);
+    divide_outputs(width, [&](Part outputs) {
+      per_layer.gate.multiply(input(), {0, b_.n_rows_}, outputs, {gate, width});
+      for (int64_t i = 0; i < b_.n_rows_; ++i)
+        b_.activate_(gate + i * width + outputs.begin, inputs + i * b_.per_layer_width_ + outputs.begin,
+                     outputs.end - outputs.begin);
+    });
+    done();
+    take(gate, width, per_layer.out_formats);
+    add_product(per_layer.out, per_layer.post_norm, x);
+  }
+  if (layer.output_scale == 1.0f) return;
+  const Part mine = rows();
+  for (float* value = x + mine.begin * b_.d_model_; value < x + mine.end * b_.d_model_; ++value)
+    *value *= layer.output_scale;
   own_rows_written();
 }
 

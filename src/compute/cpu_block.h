@@ -33,12 +33,14 @@ class CpuBlock {
            int32_t threads);
 
   ThreadTeam& team() { return team_; }
-  const AttentionShape& shape() const { return shape_; }
+  // Of layers that see everything, or a window.
+  const AttentionShape& shape(bool has_window = false) const { return shapes_[kind(has_window)]; }
   int64_t max_rows() const { return max_rows_; }
 
   // Makes room for inputs of products, n_in values wide, in these formats.
   void reserve(FormatSet formats, int64_t n_in);
   void reserve(const Layer& layer);
+  void reserve(const PerLayerEmbedding& embedding);
 
   // The rows at hand: of a layer; or so many of nothing but products, at most max_rows. `rows` must stay, and so must
   // what layers without attention know of them, if there are any.
@@ -60,6 +62,10 @@ class CpuBlock {
     // The angles by which its own rows are turned. REQUIRES: called before the first layer.
     void find_angles();
 
+    // What tokens give each layer, until the next rows. states: [rows, d_model], those that `batch` begins with, of
+    // which this thread has written its own. REQUIRES: as find_angles(), and reserve(embedding).
+    void find_layer_inputs(const PerLayerEmbedding& embedding, std::span<const Row> batch, const float* states);
+
     // The input of the next products becomes x: [rows, width], normed or as it is.
     void normalise(const float* x, const std::vector<float>& weight, FormatSet formats);
     void take(const float* x, int64_t width, FormatSet formats);
@@ -73,6 +79,8 @@ class CpuBlock {
     void gate(const Layer& layer);
     void add_gated(const Layer& layer, float* x);
     void add_mixture(const Layer& layer, float* x);
+    // What compute/per_layer_embedding.h says, and the layer's scale.
+    void finish(const Layer& layer, float* x);
     // y = input W^T, or with a cap what comes of it by HyperParameters::logit_cap. y: [rows, n_out]. Is the last
     // operation of a region.
     void product(const Linear& weight, float* y, float cap = 0.0f);
@@ -100,6 +108,7 @@ class CpuBlock {
     const float* convolved_input(const DeltaNet& delta, FoldedStates::Input input, const float* tail) const;
     void route(const Mixture& mixture);
     void gather(const Mixture& mixture);
+    void compute_dense(const Layer& layer);
     void gate_experts(const Layer& layer);
     void add_experts(const Layer& layer, float* x);
     template <class Work>
@@ -157,12 +166,18 @@ class CpuBlock {
     constexpr int64_t kMostEach = 8;
     return team_.size() == 1 ? 1 : std::clamp<int64_t>(n_rows_ / 4, 1, kMostEach) * team_.size();
   }
-  int64_t q_width() const { return int64_t{shape_.n_heads} * shape_.head_dim; }
+  size_t kind(bool has_window) const { return has_window ? shapes_.size() - 1 : 0; }
+  const AttentionShape& shape_of(const Layer& layer) const { return shape(layer.window > 0); }
+  // The widest that `width` says of the shapes.
+  template <class Width>
+  int64_t widest(Width width) const {
+    int64_t most = 0;
+    for (const AttentionShape& shape : shapes_) most = std::max<int64_t>(most, (shape.*width)());
+    return most;
+  }
   int64_t n_choices_of_row() const { return mixture_.n_used + (mixture_.d_shared > 0 ? 1 : 0); }
   int64_t expert_width() const { return std::max(mixture_.d_ff, mixture_.d_shared); }
-  int64_t qkv_width() const { return q_width() + 2 * shape_.kv_width(); }
   int64_t delta_heads() const { return 2 * delta_.n_key_heads + delta_.n_value_heads; }
-  int64_t attended_width() const { return int64_t{shape_.n_heads} * shape_.value_dim(); }
   void make_room(int64_t rows);
   void reserve_for_experts();
   void reserve_for_latents();
@@ -170,7 +185,7 @@ class CpuBlock {
   void find_tiles();
 
   const kernels::Kernels& kernels_ = kernels::kernels();
-  int64_t d_model_, d_ff_;
+  int64_t d_model_, d_ff_, d_per_layer_;  // d_ff: of the widest layer
   MixtureParameters mixture_;
   LatentParameters latent_;
   DeltaNetParameters delta_;
@@ -178,9 +193,9 @@ class CpuBlock {
   void (*activate_)(float* gate, const float* up, int64_t n);
   bool has_post_norms_ = false;  // of some layer
   float norm_epsilon_;
-  AttentionShape shape_;
-  std::vector<Rope> ropes_;  // of layers that see everything, and of those with a window, if they turn otherwise
-  TreeAttention attention_;
+  // Of layers that see everything, and of those with a window, if they have other heads or turn otherwise.
+  std::vector<AttentionShape> shapes_;
+  std::vector<Rope> ropes_;
   ThreadTeam team_;
   std::vector<std::pair<FormatSet, int64_t>> reserved_;
   int64_t max_rows_ = 0;
@@ -195,9 +210,11 @@ class CpuBlock {
   };
   std::vector<Tile> tiles_;
   std::vector<LinearInput> inputs_;         // [thread], the first with room for max_rows, the others for few
-  Memory qkv_;                              // [rows, q_width + 2 kv_width]: queries, keys, values
-  Memory attended_;                         // [rows, attended_width]
-  Memory gate_, up_;                        // [rows, d_ff]
+  Memory qkv_;                              // [rows, qkv_width of the layer's shape]: queries, keys, values
+  Memory attended_;                         // [rows, attended_width, likewise]
+  Memory gate_, up_;                        // [rows, the layer's d_ff]
+  int64_t per_layer_width_ = 0;             // PerLayerEmbedding::stage_width
+  Memory per_layer_;                        // [rows, per_layer_width]: what tokens give each layer
   Memory product_;                          // [rows, d_model], of layers with a norm behind their products
   std::vector<Memory> angles_;              // as ropes_: [rows, rope size]
   std::vector<std::vector<float>> normed_;  // [thread][d_model]
@@ -254,7 +271,7 @@ void CpuBlock::Thread::divide_outputs(int64_t n, Work&& work) {
 template <class Work>
 void CpuBlock::Thread::divide_heads(int64_t n_out, Work&& work) {
   const int64_t room = (n_out + Linear::kGrain - 1) / Linear::kGrain * Linear::kGrain;
-  divide_outputs(b_.shape_.n_heads * room, [&](Part outputs) {
+  divide_outputs(b_.shape().n_heads * room, [&](Part outputs) {
     for (int64_t head = outputs.begin / room; head * room < outputs.end; ++head) {
       const Part own{std::max<int64_t>(outputs.begin - head * room, 0), std::min(outputs.end - head * room, n_out)};
       if (!own.empty()) work(static_cast<size_t>(head), own);

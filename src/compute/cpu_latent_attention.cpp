@@ -6,7 +6,7 @@ namespace sluice {
 // Of the rows: what queries go through, or the queries; and the latents.
 void CpuBlock::Thread::project(const LatentAttention& latent) {
   LatentRows& l = b_.latents_;
-  const int64_t stride = l.first + b_.shape_.head_dim, rank = b_.latent_.q_rank;
+  const int64_t stride = l.first + b_.shape().head_dim, rank = b_.latent_.q_rank;
   float* const projected = l.projected.as<float>();
   project(
       {{latent.has_q_a() ? &latent.q_a : &latent.q, projected, stride}, {&latent.kv_a, projected + l.first, stride}});
@@ -25,8 +25,8 @@ void CpuBlock::Thread::project(const LatentAttention& latent) {
 // second part, turned.
 void CpuBlock::Thread::turn_and_keep(const LatentAttention& latent, Layer& layer) {
   LatentRows& l = b_.latents_;
-  const int64_t rank = b_.latent_.rank, key = b_.latent_.key, n_heads = b_.shape_.n_heads,
-                head_dim = b_.shape_.head_dim;
+  const int64_t rank = b_.latent_.rank, key = b_.latent_.key, n_heads = b_.shape().n_heads,
+                head_dim = b_.shape().head_dim;
   const int64_t stride = l.first + head_dim;
   float* const q = b_.qkv_.as<float>();
   const Rope& rope = b_.ropes_.front();
@@ -43,7 +43,7 @@ void CpuBlock::Thread::turn_and_keep(const LatentAttention& latent, Layer& layer
     for (int64_t head = 0; head < n_heads; ++head) {
       const float* const query = queries + head * l.query;
       l.of_k_b[static_cast<size_t>(head)].store(latent.k_b_formats, i, {query, static_cast<size_t>(key)});
-      float* const turned = q + i * b_.qkv_width() + head * head_dim + rank;
+      float* const turned = q + i * b_.shape().qkv_width() + head * head_dim + rank;
       std::copy(query + key, query + l.query, turned);
       rope.turn(angles, turned);
     }
@@ -51,20 +51,20 @@ void CpuBlock::Thread::turn_and_keep(const LatentAttention& latent, Layer& layer
   b_.team_.barrier();
   divide_heads(rank, [&](size_t head, Part outputs) {
     latent.k_b[head].multiply(l.of_k_b[head], {0, b_.n_rows_}, outputs,
-                              {q + static_cast<int64_t>(head) * head_dim, b_.qkv_width()});
+                              {q + static_cast<int64_t>(head) * head_dim, b_.shape().qkv_width()});
   });
 }
 
 // Of the means of latents that attention has left.
 void CpuBlock::Thread::make_values(const LatentAttention& latent) {
   LatentRows& l = b_.latents_;
-  const int64_t rank = b_.latent_.rank, value = b_.latent_.value, n_heads = b_.shape_.n_heads;
+  const int64_t rank = b_.latent_.rank, value = b_.latent_.value, n_heads = b_.shape().n_heads;
   const Part mine = rows();
   for (int64_t i = mine.begin; i < mine.end; ++i)
     for (int64_t head = 0; head < n_heads; ++head)
       l.of_v_b[static_cast<size_t>(head)].store(
           latent.v_b_formats, i,
-          {b_.attended_.as<float>() + i * b_.attended_width() + head * rank, static_cast<size_t>(rank)});
+          {b_.attended_.as<float>() + i * b_.shape().attended_width() + head * rank, static_cast<size_t>(rank)});
   b_.team_.barrier();
   divide_heads(value, [&](size_t head, Part outputs) {
     latent.v_b[head].multiply(l.of_v_b[head], {0, b_.n_rows_}, outputs,

@@ -56,10 +56,12 @@ class CpuStageRunner final : public StageRunner {
     block_.begin(places, states_ ? &*states_ : nullptr);
     block_.run([&](CpuBlock::Thread& thread) {
       const Part mine = thread.rows();
-      if (options_.with_embedding)
+      const std::span<float> begins = options_.with_embedding ? hidden : std::span(begins_);
+      if (options_.with_embedding || per_layer_)
         for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i)
-          embed(weights_, h_, options_, rows[i].token, hidden.subspan(i * d, d));
+          embed(weights_, h_, options_, rows[i].token, begins.subspan(i * d, d));
       thread.find_angles();
+      if (per_layer_) thread.find_layer_inputs(*per_layer_, rows, begins.data());
       thread.own_rows_written();
       for (int32_t i = 0; i < options_.range.count(); ++i) {
         keep_tap(options_.range.first + i, hidden.data(), mine);
@@ -121,15 +123,27 @@ class CpuStageRunner final : public StageRunner {
   Status prepare_layers() {
     layers_.reserve(weights_.layers.size());
     int32_t n_folded = 0;
-    for (const LayerWeights& w : weights_.layers) {
-      KvLayer cells(block_.shape(), w.mixed ? 0 : options_.n_cells, options_.kv == KvType::kF16);
+    for (int32_t i = options_.range.first; i < options_.range.last; ++i) {
+      LayerWeights w = weights_.layers[layers_.size()];
+      const int32_t kv_layer = h_.kv_layer_of(i), window = h_.window_of(i);
+      const bool keeps = !w.mixed && kv_layer == i;
+      if (kv_layer != i) w.k = w.v = w.k_norm = {};
+      KvLayer cells(block_.shape(window > 0), keeps ? options_.n_cells : 0, options_.kv == KvType::kF16);
       SLUICE_TRY(Layer layer, make_layer(packer(), w, std::move(cells), h_.mixture));
       if (layer.delta) layer.delta->index = n_folded++;
-      layer.window = h_.window_of(options_.range.first + static_cast<int32_t>(layers_.size()));
+      if (layer.per_layer) layer.per_layer->at = std::ssize(layers_) * h_.d_per_layer;
+      if (kv_layer != i) layer.shared_kv = &layers_[static_cast<size_t>(kv_layer - options_.range.first)].kv;
+      if (h_.normed_values) layer.v_norm.assign(static_cast<size_t>(h_.head_dim_of(i)), 1.0f);
+      layer.window = window;
       block_.reserve(layer);
       layers_.push_back(std::move(layer));
     }
     if (n_folded > 0) states_.emplace(h_.delta, n_folded, options_.n_cells);
+    if (h_.d_per_layer == 0 || layers_.empty()) return {};
+    SLUICE_TRY(per_layer_, make_per_layer_embedding(packer(), h_));
+    block_.reserve(*per_layer_);
+    if (!options_.with_embedding)
+      begins_.resize(static_cast<size_t>(options_.max_rows) * static_cast<size_t>(h_.d_model));
     return {};
   }
 
@@ -152,13 +166,14 @@ class CpuStageRunner final : public StageRunner {
 
   Packer packer() { return {weights_, packed_, block_.team()}; }
 
-  // Each row that is read of the embedding brings its neighbours into memory, and a long prompt all of it.
+  // Each row that is read of an embedding brings its neighbours into memory, and a long prompt all of it.
   void forget_embedding(size_t n_read) {
     constexpr size_t kMostRows = 64;
     rows_embedded_ += n_read;
+    if (rows_embedded_ < kMostRows || !(options_.with_embedding || per_layer_)) return;
     const bool is_head_too = head_ && !head_->output.is_packed();  // then its pages are read all the time
-    if (!options_.with_embedding || is_head_too || rows_embedded_ < kMostRows) return;
-    weights_.release(weights_.token_embedding);
+    if (!is_head_too) weights_.release(weights_.token_embedding);
+    weights_.release(weights_.per_layer_embedding);
     rows_embedded_ = 0;
   }
 
@@ -187,6 +202,8 @@ class CpuStageRunner final : public StageRunner {
   std::optional<Head> head_;
   Paths paths_;
   std::optional<FoldedStates> states_;  // if some of its layers have no attention
+  std::optional<PerLayerEmbedding> per_layer_;
+  std::vector<float> begins_;  // [max_rows, d_model]: states that rows begin with, where they don't come in `hidden`
   CpuBlock block_;
   std::vector<BlockRow> rows_;  // [max_rows]
   std::vector<Memory> taps_;    // [tap][rows, d_model]

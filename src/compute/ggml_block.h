@@ -84,6 +84,7 @@ class GgmlBlock {
   void gate(const GgmlLayer& layer);
   void add_gated(const GgmlLayer& layer, States x);
   void add_mixture(const GgmlLayer& layer, States x);
+  void finish(const GgmlLayer&, States) {}  // layers that do more are refused (compute/stage_runner.cpp)
 
   // Of the input: W x + b.
   ggml_tensor* product(const GgmlLinear& weight) const;

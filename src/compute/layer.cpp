@@ -1,6 +1,8 @@
 #include "compute/layer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <tuple>
 #include <utility>
 
 namespace sluice {
@@ -47,13 +49,29 @@ void add_formats(const FeedForward& network, FormatSet& ffn, FormatSet& down) {
   down.add(formats_of({&network.down}));
 }
 
+// The router's scale comes with a division by the root of d_model.
+NormsBesideDense norms_beside_dense(const Packer& pack, const LayerWeights& w, const Linear& router) {
+  NormsBesideDense norms{.router = pack(w.router_norm),
+                         .experts = pack(w.experts_norm),
+                         .experts_post = pack(w.experts_post_norm),
+                         .dense_post = pack(w.dense_post_norm),
+                         .router_formats = formats_of({&router})};
+  for (float& weight : norms.router) weight /= std::sqrt(static_cast<float>(norms.router.size()));
+  return norms;
+}
+
 Result<Mixture> make_mixture(const Packer& pack, const LayerWeights& w, const MixtureParameters& parameters) {
-  Mixture mixture{.biases = pack(w.router_share_bias), .rules = parameters};
+  Mixture mixture{.biases = pack(w.router_share_bias), .scales = pack(w.expert_scales), .rules = parameters};
   SLUICE_TRY(mixture.router, pack(w.router, w.router_logit_bias));
-  for (int64_t i = 0; i < w.gate_experts.n_matrices; ++i) {
+  if (parameters.beside_dense) mixture.beside_dense = norms_beside_dense(pack, w, mixture.router);
+  for (int64_t i = 0; i < w.down_experts.n_matrices; ++i) {
     FeedForward network;
-    SLUICE_TRY(network.gate, pack(w.gate_experts.matrix(i), w.gate_expert_biases.row(i)));
-    SLUICE_TRY(network.up, pack(w.up_experts.matrix(i), w.up_expert_biases.row(i)));
+    const bool both = static_cast<bool>(w.gate_up_experts);
+    const int64_t ff = parameters.d_ff;
+    const Tensor gate = both ? w.gate_up_experts.matrix(i).rows(0, ff) : w.gate_experts.matrix(i);
+    const Tensor up = both ? w.gate_up_experts.matrix(i).rows(ff, ff) : w.up_experts.matrix(i);
+    SLUICE_TRY(network.gate, pack(gate, w.gate_expert_biases.row(i)));
+    SLUICE_TRY(network.up, pack(up, w.up_expert_biases.row(i)));
     SLUICE_TRY(network.down, pack(w.down_experts.matrix(i), w.down_expert_biases.row(i)));
     mixture.networks.push_back(std::move(network));
   }
@@ -110,6 +128,15 @@ Result<DeltaNet> make_delta_net(const Packer& pack, const LayerWeights& w) {
   return delta;
 }
 
+Result<PerLayerInput> make_per_layer_input(const Packer& pack, const LayerWeights& w) {
+  PerLayerInput input{.post_norm = pack(w.per_layer_post_norm)};
+  SLUICE_TRY(input.gate, pack(w.per_layer_gate, {}));
+  SLUICE_TRY(input.out, pack(w.per_layer_out, {}));
+  input.gate_formats = formats_of({&input.gate});
+  input.out_formats = formats_of({&input.out});
+  return input;
+}
+
 Result<FeedForward> make_feed_forward(const Packer& pack, const LayerWeights& w) {
   FeedForward network;
   SLUICE_TRY(network.gate, pack(w.gate, w.gate_bias));
@@ -134,9 +161,12 @@ Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv, 
     qkv = formats_of({latent->has_q_a() ? &latent->q_a : &latent->q, &latent->kv_a});
   } else {
     SLUICE_TRY(q, pack(w.q, w.q_bias));
-    SLUICE_TRY(k, pack(w.k, w.k_bias));
-    SLUICE_TRY(v, pack(w.v, w.v_bias));
-    qkv = formats_of({&q, &k, &v});
+    qkv = formats_of({&q});
+    for (const auto& [matrix, weight, bias] : {std::tuple(&k, &w.k, &w.k_bias), std::tuple(&v, &w.v, &w.v_bias)}) {
+      if (!*weight) continue;
+      SLUICE_TRY(*matrix, pack(*weight, *bias));
+      qkv.add(matrix->format());
+    }
   }
   SLUICE_TRY(Linear attention_out, pack(w.attention_out, w.attention_out_bias));
   const FormatSet out = formats_of({&attention_out});
@@ -145,13 +175,18 @@ Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv, 
   std::optional<Mixture> mixture;
   if (w.router) {
     SLUICE_TRY(mixture, make_mixture(pack, w, parameters));
-    of_ffn = formats_of({&mixture->router});
+    if (!mixture->beside_dense) of_ffn = formats_of({&mixture->router});
     if (mixture->rules.is_shared_gated) of_ffn.add(formats_of({&mixture->shared_router}));
     for (const FeedForward& network : mixture->networks) add_formats(network, mixture->formats, of_down);
-    of_ffn.add(mixture->formats);
-  } else {
+    if (!mixture->beside_dense) of_ffn.add(mixture->formats);
+  }
+  if (w.gate) {
     SLUICE_TRY(ffn, make_feed_forward(pack, w));
     add_formats(ffn, of_ffn, of_down);
+  }
+  std::optional<PerLayerInput> per_layer;
+  if (w.per_layer_gate) {
+    SLUICE_TRY(per_layer, make_per_layer_input(pack, w));
   }
   return Layer{.attention_norm = pack(w.attention_norm),
                .ffn_norm = pack(w.ffn_norm),
@@ -172,6 +207,8 @@ Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv, 
                .attention_out_formats = out,
                .ffn_formats = of_ffn,
                .down_formats = of_down,
+               .per_layer = std::move(per_layer),
+               .output_scale = w.output_scale ? pack(w.output_scale).front() : 1.0f,
                .kv = std::move(kv)};
 }
 
@@ -179,6 +216,19 @@ Result<Head> make_head(const Packer& pack) {
   SLUICE_TRY(Linear output, pack(pack.weights.output, pack.weights.output_bias));
   const FormatSet formats = formats_of({&output});
   return Head{pack(pack.weights.output_norm), std::move(output), formats};
+}
+
+Result<PerLayerEmbedding> make_per_layer_embedding(const Packer& pack, const HyperParameters& hparams) {
+  const StageWeights& w = pack.weights;
+  const int32_t width = hparams.d_per_layer;
+  PerLayerEmbedding embedding{.table = w.per_layer_embedding,
+                              .first = int64_t{w.range.first} * width,
+                              .width = width,
+                              .norm = pack(w.per_layer_norm)};
+  const Tensor projection = w.per_layer_projection.rows(embedding.first, int64_t{w.range.count()} * width);
+  SLUICE_TRY(embedding.projection, pack(projection, {}));
+  embedding.formats = formats_of({&embedding.projection});
+  return embedding;
 }
 
 }  // namespace sluice

@@ -13,6 +13,7 @@
 #include "compute/linear.h"
 #include "compute/memory.h"
 #include "compute/mixture.h"
+#include "compute/per_layer_embedding.h"
 #include "compute/thread_team.h"
 #include "model/model_file.h"
 #include "wire/recipe.h"
@@ -22,17 +23,20 @@ namespace sluice {
 struct Layer {
   std::vector<float> attention_norm, ffn_norm;
   std::vector<float> attention_post_norm, ffn_post_norm;  // empty, or [d_model]: of what is added to the states
-  std::vector<float> q_norm, k_norm;                      // empty, or [head_dim]
+  std::vector<float> q_norm, k_norm, v_norm;              // empty, or [head_dim]
   std::vector<float> sinks;                               // empty, or [heads]
   int32_t window = 0;                                     // as in HyperParameters::window_of
-  Linear q, k, v;                                         // or
-  std::optional<LatentAttention> latent;                  // of latents, or
-  std::optional<DeltaNet> delta;                          // no attention
+  Linear q, k, v;                         // without v values are what k gives, without k those of another layer; or
+  std::optional<LatentAttention> latent;  // of latents, or
+  std::optional<DeltaNet> delta;          // no attention
   Linear attention_out;
   FeedForward ffn;                                                          // or
   std::optional<Mixture> mixture;                                           // of experts
   FormatSet qkv_formats, attention_out_formats, ffn_formats, down_formats;  // of their inputs
+  std::optional<PerLayerInput> per_layer;
+  float output_scale = 1.0f;
   KvLayer kv;
+  const KvLayer* shared_kv = nullptr;  // another layer's, which this one reads instead of its own
 };
 
 struct Head {
@@ -61,6 +65,9 @@ Result<Layer> make_layer(const Packer& pack, const LayerWeights& weights, KvLaye
 
 // Of pack.weights.
 Result<Head> make_head(const Packer& pack);
+
+// Of pack.weights, whose layers are some of the model's.
+Result<PerLayerEmbedding> make_per_layer_embedding(const Packer& pack, const HyperParameters& hparams);
 
 // The state that a token begins with: [d_model]. Zero for one that the model has not, if the options allow such.
 void embed(const StageWeights& weights, const HyperParameters& hparams, const StageOptions& options, Token token,

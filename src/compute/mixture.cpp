@@ -69,7 +69,10 @@ void choose(const Mixture& mixture, std::span<float> logits, std::span<float> ro
   float sum = 0.0f;
   for (const ChosenExpert& choice : experts) sum += choice.weight;
   const float divisor = rules.normalised ? std::max(sum, kLeastSum) : 1.0f;
-  for (ChosenExpert& choice : experts) choice.weight = choice.weight / divisor * rules.scale;
+  for (ChosenExpert& choice : experts) {
+    choice.weight = choice.weight / divisor * rules.scale;
+    if (!mixture.scales.empty()) choice.weight *= mixture.scales[static_cast<size_t>(choice.network)];
+  }
   if (mixture.has_shared())
     choices.back() = {rules.n_experts, rules.is_shared_gated ? sigmoid(logits[shares.size()]) : 1.0f};
 }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,13 +20,22 @@ struct FeedForward {
   Linear gate, up, down;
 };
 
+// Of experts that stand beside a dense network, each behind norms of its own:
+//   x += norm(dense_post(dense(norm(x))) + experts_post(sum over e of w_e network_e(experts(x)))), chosen by router(x)
+struct NormsBesideDense {
+  std::vector<float> router, experts, experts_post, dense_post;  // [d_model]
+  FormatSet router_formats;
+};
+
 struct Mixture {
   Linear router;                      // [experts, d_model]
   std::vector<float> biases;          // [experts], added to the shares by which they are chosen, or empty
+  std::vector<float> scales;          // [experts], by which their outputs are multiplied besides, or empty
   Linear shared_router;               // [1, d_model], if there is a shared expert that is weighed
   std::vector<FeedForward> networks;  // the experts', then that of the shared one, if there is one
   FormatSet formats;                  // of the networks' inputs
   MixtureParameters rules;
+  std::optional<NormsBesideDense> beside_dense;
 
   bool has_shared() const { return rules.d_shared > 0; }
   bool is_shared(int32_t network) const { return network >= rules.n_experts; }

@@ -22,6 +22,13 @@ Status check_options(const ModelFile& model, const StageOptions& o) {
   if (model.hparams().folds() && o.device != kCpuDevice)
     return input_error(of + "layers without attention (" + model.hparams().architecture +
                        ") are computed on the CPU alone; leave --device out");
+  if (model.hparams().normed_values && o.device != kCpuDevice)
+    return input_error(of + "layers of " + model.hparams().architecture +
+                       " are computed on the CPU alone; leave --device out");
+  if (const int32_t layer = model.hparams().parted_by(o.range.first); layer >= 0 && layer < o.range.last)
+    return input_error(of + "no stage may begin with layer " + std::to_string(o.range.first) + ": layer " +
+                       std::to_string(layer) + " reads keys and values of layer " +
+                       std::to_string(model.hparams().kv_layer_of(layer)));
   for (const int32_t tap : o.taps) {
     if (tap < o.range.first || tap > o.range.last) {
       return input_error(of + "tap " + std::to_string(tap) + " is not in layers " + std::to_string(o.range.first) +

@@ -15,19 +15,21 @@ struct ExpertRules {
   Have have = Have::kNever;
   Shared shared = Shared::kNone;
   MixtureParameters::Gating gating = MixtureParameters::Gating::kSoftmax;
-  bool normalised = false;  // where the file doesn't say
-  bool biased = false;      // biases are added to the shares by which experts are chosen, not to their weights
-  bool as_said = false;     // the file may say how they are chosen: gating, groups, biases
-  bool has_biases = false;  // of all their products, the router's too
+  bool normalised = false;    // where the file doesn't say
+  bool biased = false;        // biases are added to the shares by which experts are chosen, not to their weights
+  bool as_said = false;       // the file may say how they are chosen: gating, groups, biases
+  bool has_biases = false;    // of all their products, the router's too
+  bool beside_dense = false;  // a dense network stands beside them, each behind norms of its own
 };
 
 // Layers that see a window only.
 struct WindowRules {
   enum class Have : uint8_t { kNever, kIfSaid, kAlways };
   Have have = Have::kNever;
-  int32_t period = 0;      // all layers but every so-many-th, where the file doesn't say
+  int32_t period = 0;      // all layers but every so-many-th, where the file doesn't say; below 0: it must
   int32_t size = 0;        // in tokens, likewise; 0: the file must
   float rope_base = 0.0f;  // of those layers, likewise, and they extend no context; 0: they turn as the others do
+  bool own_heads = false;  // they say how many heads they have for keys and values, and of which size
 };
 
 // Layers that are gated delta nets, all but every so-many-th; then the others have gated attention.
@@ -40,8 +42,9 @@ struct DeltaNetRules {
 struct ModelFamily {
   std::string_view architecture;  // general.architecture
   RopeParameters::Pairing rope_pairing;
-  bool rope_factors = false;            // may carry rope_freqs.weight
-  bool head_dim_divides_model = false;  // n_heads * head_dim == d_model
+  enum class RopeFactors : uint8_t { kNone, kOptional, kRequired };
+  RopeFactors rope_factors = RopeFactors::kNone;  // rope_freqs.weight, of layers that see everything
+  bool head_dim_divides_model = false;            // n_heads * head_dim == d_model
   bool qkv_bias_required = false;
   bool inner_biases = false;  // may carry biases behind the attention and in the feed-forward network
   bool output_bias = false;   // may carry a bias on the logits
@@ -60,6 +63,12 @@ struct ModelFamily {
   bool has_caps = false;                         // may cap logits, and scores if it has a cap for them:
   float attention_cap = 0.0f, logit_cap = 0.0f;  // where the file doesn't say
   int32_t scores_scaled_by_width = 0;            // with so many layers by 1 / sqrt(d_model / heads)
+  bool plain_scores = false;                     // not scaled at all
+  bool normed_values = false;                    // and what gives keys may give values, too
+  bool varied_widths = false;                    // of feed-forward networks, layer by layer
+  bool shares_keys = false;                      // the last layers may read keys and values of earlier ones
+  bool per_layer_embeddings = false;             // tokens may have an embedding for each layer
+  bool output_scales = false;                    // layers may scale their states
   bool latent = false;                           // attention over latents
   bool values_as_keys = false;  // where the size of a value is not said, it is that of a key, not d_model / heads
   DeltaNetRules delta = {};
@@ -69,7 +78,7 @@ struct ModelFamily {
 inline constexpr ModelFamily kModelFamilies[] = {
     {.architecture = "llama",  // Llama 2 and 3, Mistral, Mixtral, SmolLM2
      .rope_pairing = RopeParameters::Pairing::kAdjacent,
-     .rope_factors = true,
+     .rope_factors = ModelFamily::RopeFactors::kOptional,
      .inner_biases = true,
      .experts = {.have = ExpertRules::Have::kIfCounted, .normalised = true}},
     {.architecture = "qwen2",  // Qwen 2 and 2.5
@@ -163,6 +172,22 @@ inline constexpr ModelFamily kModelFamilies[] = {
      .scaled_embedding = true,
      .has_caps = true,
      .scores_scaled_by_width = 62},
+    {.architecture = "gemma4",  // E2B, E4B, 31B, 26B-A4B
+     .rope_pairing = RopeParameters::Pairing::kHalves,
+     .rope_factors = ModelFamily::RopeFactors::kRequired,
+     .qk_norm = ModelFamily::QkNorm::kRequired,
+     .windows = {.have = WindowRules::Have::kAlways, .period = -1, .rope_base = 10000.0f, .own_heads = true},
+     .activation = Activation::kGelu,
+     .post_norms = true,
+     .scaled_embedding = true,
+     .has_caps = true,
+     .plain_scores = true,
+     .normed_values = true,
+     .varied_widths = true,
+     .shares_keys = true,
+     .per_layer_embeddings = true,
+     .output_scales = true,
+     .experts = {.have = ExpertRules::Have::kIfCounted, .normalised = true, .beside_dense = true}},
 };
 
 // The family of that name, or nullptr.

@@ -1,5 +1,6 @@
 #include "model/hyperparameters.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/math.h"
@@ -78,6 +79,8 @@ Status read_gating(const MetadataKeys& keys, const ExpertRules& rules, HyperPara
   const bool says_norm = rules.biased || rules.as_said;
   SLUICE_TRY(m.normalised,
              says_norm ? keys.flag("expert_weights_norm", rules.normalised) : Result<bool>(rules.normalised));
+  if (rules.beside_dense && keys.is_counted("expert_weights_scale"))
+    SLUICE_TRY_STATUS(keys.must_be("expert_weights_scale", 1, "scaled experts"));
   SLUICE_TRY(const float scale, keys.number("expert_weights_scale", 0.0f));
   m.scale = scale == 0.0f ? 1.0f : scale;
   return {};
@@ -96,9 +99,11 @@ Status read_mixture(const MetadataKeys& keys, const ModelFamily& family, HyperPa
   SLUICE_TRY(m.n_experts, keys.count("expert_count", kMaxExperts));
   SLUICE_TRY(m.n_used, keys.layer_count("expert_used_count", kMaxExperts, h.n_layers));
   if (m.n_used > m.n_experts) return keys.wrong("expert_used_count", "is more than expert_count");
-  SLUICE_TRY(
-      m.d_ff,
-      counted ? h.d_ff : keys.layer_count("expert_feed_forward_length", kMaxDimension, h.n_layers, h.d_ff / m.n_used));
+  m.beside_dense = family.experts.beside_dense;
+  const int32_t narrower = m.beside_dense ? 0 : h.d_ff / m.n_used;
+  SLUICE_TRY(m.d_ff, counted && !m.beside_dense
+                         ? h.d_ff
+                         : keys.layer_count("expert_feed_forward_length", kMaxDimension, h.n_layers, narrower));
   if (m.d_ff == 0) return keys.wrong("expert_feed_forward_length", "is missing");
   if (keys.is_counted("leading_dense_block_count")) {
     if (family.experts.shared != ExpertRules::Shared::kPlain)
@@ -130,20 +135,50 @@ Status read_latent(const MetadataKeys& keys, HyperParameters& h) {
   return keys.must_be("attention.temperature_scale", 0, "scores scaled by positions");
 }
 
-// The heads: their number, their sharing of keys and values, and the size of one.
+// The size of a head, if the file doesn't say it these. Suffix: of the keys that say it of layers with a window.
+Result<int32_t> read_head_dim(const MetadataKeys& keys, std::optional<int32_t> key_dim,
+                              std::optional<int32_t> value_dim, const std::string& suffix = "") {
+  const std::string key = "attention.key_length" + suffix, value = "attention.value_length" + suffix;
+  SLUICE_TRY(const int32_t of_keys, keys.count(key, kMaxHeadDim, key_dim));
+  SLUICE_TRY(const int32_t of_values, keys.count(value, kMaxHeadDim, value_dim ? value_dim : of_keys));
+  if (of_values != of_keys) return keys.wrong(value, "differs from " + key + ", which is not supported");
+  if (of_keys < 2 || of_keys > static_cast<int32_t>(kMaxHeadDim) || of_keys % 2 != 0)
+    return keys.wrong(key,
+                      "gives heads of " + std::to_string(of_keys) + " dimensions; an even number up to 1024 is needed");
+  return of_keys;
+}
+
+// Layers with a window have heads of their own for keys and values, all of them alike, as have the others.
+Status read_heads_of_windows(const MetadataKeys& keys, HyperParameters& h) {
+  constexpr const char* kCounts = "attention.head_count_kv";
+  SLUICE_TRY(const auto counts, keys.layer_counts(kCounts, kMaxDimension, h.n_layers, h.n_heads));
+  h.n_kv_heads = 0;
+  for (int32_t layer = 0; layer < h.n_layers; ++layer) {
+    const int32_t n = counts[static_cast<size_t>(layer)];
+    int32_t& of_kind = h.window_of(layer) > 0 ? h.window_kv_heads : h.n_kv_heads;
+    if (of_kind != 0 && of_kind != n)
+      return keys.wrong(kCounts, "differs among layers that all have a window, or all have none");
+    of_kind = n;
+    if (h.n_heads % n != 0) return keys.wrong(kCounts, "should divide attention.head_count");
+  }
+  if (h.n_kv_heads == 0) h.n_kv_heads = h.window_kv_heads;
+  SLUICE_TRY(h.window_head_dim, read_head_dim(keys, {}, {}, "_swa"));
+  return {};
+}
+
+// The heads: their number, their sharing of keys and values, and the size of one. REQUIRES: windows are known.
 Status read_heads(const MetadataKeys& keys, const ModelFamily& family, HyperParameters& h) {
   SLUICE_TRY(h.n_heads, keys.layer_count("attention.head_count", kMaxDimension, h.n_layers));
   if (family.latent) return read_latent(keys, h);
-  SLUICE_TRY(h.n_kv_heads, keys.layer_count("attention.head_count_kv", kMaxDimension, h.n_layers, h.n_heads));
+  if (family.windows.own_heads) {
+    SLUICE_TRY_STATUS(read_heads_of_windows(keys, h));
+  } else {
+    SLUICE_TRY(h.n_kv_heads, keys.layer_count("attention.head_count_kv", kMaxDimension, h.n_layers, h.n_heads));
+  }
   if (h.n_heads % h.n_kv_heads != 0) return keys.wrong("attention.head_count_kv", "should divide attention.head_count");
-  SLUICE_TRY(h.head_dim, keys.count("attention.key_length", kMaxHeadDim, h.d_model / h.n_heads));
-  SLUICE_TRY(const int32_t value_dim, keys.count("attention.value_length", kMaxHeadDim,
-                                                 family.values_as_keys ? h.head_dim : h.d_model / h.n_heads));
-  if (value_dim != h.head_dim)
-    return keys.wrong("attention.value_length", "differs from attention.key_length, which is not supported");
-  if (h.head_dim < 2 || h.head_dim > static_cast<int32_t>(kMaxHeadDim) || h.head_dim % 2 != 0)
-    return keys.wrong("attention.key_length", "gives heads of " + std::to_string(h.head_dim) +
-                                                  " dimensions; an even number up to 1024 is needed");
+  const int32_t usual = h.d_model / h.n_heads;
+  SLUICE_TRY(h.head_dim,
+             read_head_dim(keys, usual, family.values_as_keys ? std::nullopt : std::optional<int32_t>(usual)));
   if (family.head_dim_divides_model && int64_t{h.n_heads} * h.head_dim != h.d_model)
     return keys.wrong("attention.head_count", "times the size of a head should be embedding_length");
   return {};
@@ -210,6 +245,8 @@ Status read_rope_scaling(const MetadataKeys& keys, const ModelFamily& family, Hy
   rope.scaling = type == "yarn"   ? RopeParameters::Scaling::kYarn
                  : factor != 1.0f ? RopeParameters::Scaling::kLinear
                                   : RopeParameters::Scaling::kNone;
+  if (rope.scaling == RopeParameters::Scaling::kYarn && family.windows.rope_base != 0.0f)
+    return keys.wrong("rope.scaling.type", "is yarn, which is not supported beside windows that extend no context");
   const auto log_factor = static_cast<float>(log_f64(factor));
   const float magnitude = 1.0f + 0.1f * log_factor;  // what the rotation multiplies by with YaRN
   if (rope.scaling == RopeParameters::Scaling::kYarn) {
@@ -237,6 +274,13 @@ Status read_rope(const MetadataKeys& keys, const ModelFamily& family, HyperParam
   SLUICE_TRY(h.rope.base, keys.number("rope.freq_base", 10000.0f));
   if (h.rope.base <= 1.0f) return keys.wrong("rope.freq_base", "should be above 1");
   h.window_rope = h.rope;
+  if (family.windows.own_heads) {
+    constexpr const char* kTurned = "rope.dimension_count_swa";
+    SLUICE_TRY(h.window_rope.n_dims, keys.count(kTurned, kMaxHeadDim, h.rope.n_dims));
+    if (h.window_rope.n_dims > h.window_head_dim || h.window_rope.n_dims % 2 != 0)
+      return keys.wrong(kTurned, "should be an even number up to the size of a head with a window, " +
+                                     std::to_string(h.window_head_dim));
+  }
   SLUICE_TRY_STATUS(read_rope_scaling(keys, family, h));
   const float base = family.windows.rope_base;
   if (base == 0.0f) h.window_rope = h.rope;
@@ -251,8 +295,25 @@ Status read_windows(const MetadataKeys& keys, const WindowRules& rules, HyperPar
   constexpr const char* kSize = "attention.sliding_window";
   using Have = WindowRules::Have;
   if (rules.have == Have::kNever || (rules.have == Have::kIfSaid && !keys.is_counted(kSize))) return {};
+  constexpr const char* kPattern = "attention.sliding_window_pattern";
   SLUICE_TRY(h.window, keys.count(kSize, INT32_MAX, rules.size > 0 ? std::optional(rules.size) : std::nullopt));
-  SLUICE_TRY(h.sees_window, keys.layer_flags("attention.sliding_window_pattern", h.n_layers, rules.period));
+  if (rules.period < 0 && !keys.has(kPattern)) return keys.wrong(kPattern, "is missing");
+  SLUICE_TRY(h.sees_window, keys.layer_flags(kPattern, h.n_layers, rules.period));
+  return {};
+}
+
+// Which layers have no keys and values of their own. Those that share need one of their kind to share with, in the
+// place where llama.cpp looks for it.
+Status read_sharing(const MetadataKeys& keys, HyperParameters& h) {
+  constexpr const char* kSharing = "attention.shared_kv_layers";
+  if (!keys.is_counted(kSharing)) return {};
+  SLUICE_TRY(const int32_t n, keys.number_in(kSharing, 1, static_cast<uint32_t>(h.n_layers)));
+  if (n > h.n_layers - 2) return keys.wrong(kSharing, "should leave two layers with keys and values of their own");
+  h.n_sharing_layers = n;
+  for (int32_t layer = h.n_layers - n; layer < h.n_layers; ++layer)
+    if (const int32_t from = h.kv_layer_of(layer); h.window_of(from) != h.window_of(layer))
+      return keys.wrong(kSharing, "has layer " + std::to_string(layer) + " read keys and values of layer " +
+                                      std::to_string(from) + ", of which only one sees a window");
   return {};
 }
 
@@ -281,18 +342,29 @@ Status leave_further_layers(const MetadataKeys& keys, const ModelFamily& family,
 
 Status read_layer_shape(const MetadataKeys& keys, const ModelFamily& family, HyperParameters& h) {
   SLUICE_TRY_STATUS(refuse_unsupported(keys));
-  SLUICE_TRY(h.d_ff, keys.layer_count("feed_forward_length", kMaxDimension, h.n_layers));
+  if (family.varied_widths) {
+    SLUICE_TRY(h.d_ff_of_layers, keys.layer_counts("feed_forward_length", kMaxDimension, h.n_layers));
+    h.d_ff = *std::ranges::max_element(h.d_ff_of_layers);
+  } else {
+    SLUICE_TRY(h.d_ff, keys.layer_count("feed_forward_length", kMaxDimension, h.n_layers));
+  }
   SLUICE_TRY(h.norm_epsilon, keys.number("attention.layer_norm_rms_epsilon"));
   if (h.norm_epsilon <= 0.0f || h.norm_epsilon >= 1.0f)
     return keys.wrong("attention.layer_norm_rms_epsilon", "should be above 0 and below 1");
+  SLUICE_TRY_STATUS(read_windows(keys, family.windows, h));
   SLUICE_TRY_STATUS(read_heads(keys, family, h));
+  if (family.shares_keys) SLUICE_TRY_STATUS(read_sharing(keys, h));
+  if (family.per_layer_embeddings) {
+    SLUICE_TRY(h.d_per_layer, keys.number_in("embedding_length_per_layer_input", 0, kMaxDimension));
+  }
   SLUICE_TRY_STATUS(read_mixture(keys, family, h));
   h.activation = family.activation;
   if (family.scaled_embedding) h.embedding_scale = std::sqrt(static_cast<float>(h.d_model));
   if (h.n_layers == family.scores_scaled_by_width)
     h.attention_scale = 1.0f / std::sqrt(static_cast<float>(h.d_model / h.n_heads));
+  if (family.plain_scores) h.attention_scale = 1.0f;
+  h.normed_values = family.normed_values;
   SLUICE_TRY_STATUS(read_caps(keys, family, h));
-  SLUICE_TRY_STATUS(read_windows(keys, family.windows, h));
   SLUICE_TRY_STATUS(read_delta_nets(keys, family.delta, h));
   return read_rope(keys, family, h);
 }

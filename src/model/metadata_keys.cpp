@@ -1,5 +1,6 @@
 #include "model/metadata_keys.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "model/metadata_text.h"
@@ -24,20 +25,34 @@ Result<int32_t> MetadataKeys::count(const std::string& name, uint32_t limit, std
   return number_in(name, 1, limit);
 }
 
-Result<int32_t> MetadataKeys::layer_count(const std::string& name, uint32_t limit, int32_t n_layers,
-                                          std::optional<int32_t> otherwise) const {
+Result<std::vector<int32_t>> MetadataKeys::layer_counts(const std::string& name, uint32_t limit, int32_t n_layers,
+                                                        std::optional<int32_t> otherwise) const {
   const gguf::Value* value = header_.find(full(name));
-  if (value == nullptr || !value->is_array) return count(name, limit, otherwise);
+  std::vector<int32_t> counts(static_cast<size_t>(n_layers));
+  if (value == nullptr || !value->is_array) {
+    SLUICE_TRY(const int32_t of_all, count(name, limit, otherwise));
+    std::ranges::fill(counts, of_all);
+    return counts;
+  }
   if (value->type != gguf::Type::kUint32 && value->type != gguf::Type::kInt32)
     return wrong(name, "should be a u32 or an array of them");
-  if (value->count == 0 || value->count != static_cast<uint64_t>(n_layers))
-    return wrong(name, "should have one number a layer");
-  const auto first = header_.scalar<uint32_t>(*value);
-  for (uint64_t i = 1; i < value->count; ++i)
-    if (header_.scalar<uint32_t>(*value, i) != first) return wrong(name, "differs from layer to layer");
-  if (first < 1 || first > limit)
-    return wrong(name, "is " + std::to_string(first) + "; it should be from 1 to " + std::to_string(limit));
-  return static_cast<int32_t>(first);
+  if (value->count == 0 || value->count != counts.size()) return wrong(name, "should have one number a layer");
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const auto one = header_.scalar<uint32_t>(*value, i);
+    if (one < 1 || one > limit)
+      return wrong(name, "is " + std::to_string(one) + "; it should be from 1 to " + std::to_string(limit));
+    counts[i] = static_cast<int32_t>(one);
+  }
+  return counts;
+}
+
+Result<int32_t> MetadataKeys::layer_count(const std::string& name, uint32_t limit, int32_t n_layers,
+                                          std::optional<int32_t> otherwise) const {
+  SLUICE_TRY(const auto counts, layer_counts(name, limit, n_layers, otherwise));
+  if (counts.empty()) return count(name, limit, otherwise);
+  if (std::ranges::count(counts, counts.front()) != std::ssize(counts))
+    return wrong(name, "differs from layer to layer");
+  return counts.front();
 }
 
 Result<std::vector<uint8_t>> MetadataKeys::layer_flags(const std::string& name, int32_t n_layers,

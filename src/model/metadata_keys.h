@@ -28,7 +28,10 @@ class MetadataKeys {
   Result<int32_t> count(const std::string& name, uint32_t limit, std::optional<int32_t> otherwise = {}) const;
   // A number in [least, limit] that must be there.
   Result<int32_t> number_in(const std::string& name, uint32_t least, uint32_t limit) const;
-  // The same as count() for what may be given layer by layer; layers that differ are not computed.
+  // The same as count() for what may be given layer by layer: [n_layers].
+  Result<std::vector<int32_t>> layer_counts(const std::string& name, uint32_t limit, int32_t n_layers,
+                                            std::optional<int32_t> otherwise = {}) const;
+  // The same where layers that differ are not computed.
   Result<int32_t> layer_count(const std::string& name, uint32_t limit, int32_t n_layers,
                               std::optional<int32_t> otherwise = {}) const;
   // A flag of each layer, or the period of which only the last layer's is not set (0: all are), if the key is not there

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <optional>
 
 #include "model/head_contents.h"
@@ -52,14 +53,18 @@ Status ModelFile::Contents::load() {
 Status ModelFile::Contents::check_rope_factors() const {
   const Place at = places.find(kRopeFactors);
   if (!at) return {};
+  // What is divided by much more hardly turns, which some families make use of.
+  const float most =
+      family->rope_factors == ModelFamily::RopeFactors::kRequired ? std::numeric_limits<float>::max() : kMostRopeFactor;
   Tensor factors;
   SLUICE_TRY(const auto mapping, map_tensors({{&factors, at}}));
   for (int64_t i = 0; i < factors.ne[0]; ++i) {
     float factor = 0;
     std::memcpy(&factor, factors.data + static_cast<size_t>(i) * sizeof factor, sizeof factor);
-    if (!(factor >= kLeastRopeFactor && factor <= kMostRopeFactor))
+    if (!(factor >= kLeastRopeFactor && factor <= most))
       return input_error(std::string("tensor '") + kRopeFactors + "' holds " + std::to_string(factor) + " as number " +
-                         std::to_string(i) + "; factors should be from 0.001 to 1000000");
+                         std::to_string(i) + "; factors should be from 0.001 " +
+                         (most == kMostRopeFactor ? "to 1000000" : "on, and finite"));
   }
   return {};
 }
@@ -207,6 +212,11 @@ Tensor Tensor::row(int64_t i) const {
   return {name, type, {ne[0], 1}, data + static_cast<size_t>(i) * row_bytes, row_bytes};
 }
 
+Tensor Tensor::rows(int64_t first, int64_t n) const {
+  SLUICE_CHECK(0 <= first && 0 <= n && first + n <= ne[1], "rows of the matrix");
+  return {name, type, {ne[0], n}, data + static_cast<size_t>(first) * row_bytes, row_bytes};
+}
+
 StageWeights::StageWeights() = default;
 StageWeights::StageWeights(StageWeights&&) noexcept = default;
 StageWeights& StageWeights::operator=(StageWeights&&) noexcept = default;
@@ -235,10 +245,10 @@ std::vector<WantedTensor> ModelFile::Contents::wanted(LayerRange range, bool wit
   for (int32_t i = 0; i < range.count(); ++i)
     for (const LayerTensor& rule : layer_tensors(hparams, *family, range.first + i))
       want(layer_tensor_name(range.first + i, rule.name), weights.layers[static_cast<size_t>(i)].*rule.member);
+  // What layers take of a token depends on its embedding, too.
+  const bool embeds = with_embedding || (range.count() > 0 && hparams.d_per_layer > 0);
   for (const ModelTensor& rule : model_tensors(hparams, *family))
-    if (rule.user == TensorUser::kLayers ? range.count() > 0
-        : rule.user == TensorUser::kHead ? with_head
-                                         : with_embedding)
+    if (rule.user == TensorUser::kLayers ? range.count() > 0 : rule.user == TensorUser::kHead ? with_head : embeds)
       want(rule.name, weights.*rule.member);
   if (with_head && tied) want(kTokenEmbedding, weights.output);
   return wanted;

@@ -54,6 +54,7 @@ struct MixtureParameters {
   int32_t n_groups = 1, n_groups_used = 1;  // of so many groups of experts, alike in size, a token uses the best ones
   bool normalised = false;                  // the weights of those that a token uses are divided by their sum
   float scale = 1.0f;                       // then times this
+  bool beside_dense = false;                // layers have a feed-forward network that all tokens go through besides
 
   explicit operator bool() const { return n_experts > 0; }
   bool is_in(int32_t layer) const { return n_experts > 0 && layer >= n_dense_layers; }
@@ -97,6 +98,11 @@ struct HyperParameters {
   std::string architecture;  // "llama", "qwen2", "qwen3moe", …; of heads "sluice-head", "eagle3"
   std::string name;          // general.name, or the file's name without its ending
   int32_t n_layers = 0, d_model = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, d_ff = 0, n_vocab = 0;
+  std::vector<int32_t> d_ff_of_layers;               // [n_layers], or empty: all are d_ff wide, else none is wider
+  int32_t window_kv_heads = 0, window_head_dim = 0;  // in layers that see a window; 0: as in all others
+  int32_t n_sharing_layers = 0;                      // the last ones, which read keys and values of earlier layers
+  bool normed_values = false;                        // values are divided by their root mean square, head by head
+  int32_t d_per_layer = 0;                           // of the embedding that a token has for each layer; 0: none
   int32_t n_further_layers = 0;  // behind the n_layers: they predict further tokens, and are left alone
   int32_t context_length = 0;    // the longest the model was trained for
   float norm_epsilon = 1e-5f;
@@ -116,14 +122,40 @@ struct HyperParameters {
   int32_t window_of(int32_t layer) const {
     return layer < std::ssize(sees_window) && sees_window[static_cast<size_t>(layer)] != 0 ? window : 0;
   }
-  // Layers whose keys and values lie in cells.
-  int32_t n_cell_layers() const {
-    return n_layers - static_cast<int32_t>(std::count(delta.layers.begin(), delta.layers.end(), uint8_t{1}));
+  int32_t kv_heads_of(int32_t layer) const {
+    return window_kv_heads > 0 && window_of(layer) > 0 ? window_kv_heads : n_kv_heads;
+  }
+  int32_t head_dim_of(int32_t layer) const {
+    return window_head_dim > 0 && window_of(layer) > 0 ? window_head_dim : head_dim;
+  }
+  int32_t d_ff_of(int32_t layer) const {
+    return d_ff_of_layers.empty() ? d_ff : d_ff_of_layers[static_cast<size_t>(layer)];
+  }
+  // The layer whose keys and values it reads: itself, or of those that share the last of its kind, with a window or
+  // without, that has its own.
+  int32_t kv_layer_of(int32_t layer) const {
+    const int32_t own = n_layers - n_sharing_layers;
+    return layer < own ? layer : own - (window_of(layer) > 0 ? 2 : 1);
+  }
+  // A layer from `cut` on that reads keys and values of one before it, so that no stage may begin there; or -1.
+  int32_t parted_by(int32_t cut) const {
+    for (int32_t layer = std::max(cut, n_layers - n_sharing_layers); layer < n_layers; ++layer)
+      if (kv_layer_of(layer) < cut) return layer;
+    return -1;
   }
   // Whether what is known of a path is folded in some layers, so that no path can be cut back to where it was before.
-  bool folds() const { return n_cell_layers() < n_layers; }
-  // Values that a cell keeps in each of them.
-  int64_t values_of_cell() const { return int64_t{latent ? 1 : 2} * n_kv_heads * head_dim; }
+  bool folds() const { return std::find(delta.layers.begin(), delta.layers.end(), 1) != delta.layers.end(); }
+  // Values that a cell keeps in a layer.
+  int64_t values_of_cell(int32_t layer) const {
+    if (delta.is_in(layer) || kv_layer_of(layer) != layer) return 0;
+    return int64_t{latent ? 1 : 2} * kv_heads_of(layer) * head_dim_of(layer);
+  }
+  // And in all of them.
+  int64_t values_of_cell() const {
+    int64_t values = 0;
+    for (int32_t layer = 0; layer < n_layers; ++layer) values += values_of_cell(layer);
+    return values;
+  }
   const RopeParameters& rope_of(int32_t layer) const { return window_of(layer) > 0 ? window_rope : rope; }
 };
 
@@ -143,6 +175,8 @@ struct Tensor {
   Tensor matrix(int64_t i) const;
   // A row of a matrix as a vector. REQUIRES: 0 <= i < ne[1].
   Tensor row(int64_t i) const;
+  // n rows of a matrix as a matrix. REQUIRES: they are rows of it.
+  Tensor rows(int64_t first, int64_t n) const;
 };
 
 // The weights of one layer. Tensors that the model doesn't have are empty.
@@ -151,6 +185,7 @@ struct LayerWeights {
   Tensor q, k, v;                 // [heads * head_dim, d_model]; k and v: [kv_heads * head_dim, d_model]. Gated: q
                                   // has of each head its gate behind its query
   Tensor q_bias, k_bias, v_bias;  // qwen2; some llama files
+                                  // no v: values are made of what k gives
   Tensor q_norm, k_norm;          // [head_dim]: qwen3
   Tensor attention_out;           // [d_model, heads * head_dim]
   Tensor attention_out_bias;
@@ -179,6 +214,15 @@ struct LayerWeights {
   Tensor gate_expert_biases, up_expert_biases, down_expert_biases;  // [experts, d_ff], the last [experts, d_model]
   Tensor shared_router;  // [d_model]: what the shared expert counts, before the sigmoid
   Tensor gate_shared, up_shared, down_shared;
+  // Of a mixture beside a dense network: gate and up may be one, one above the other; what counts an expert's output
+  // besides; norms of what the router reads, of what the experts read and give, and of what the dense network gives.
+  Tensor gate_up_experts;                                                // [experts] matrices [2 d_ff, d_model]
+  Tensor expert_scales;                                                  // [experts]
+  Tensor router_norm, experts_norm, experts_post_norm, dense_post_norm;  // [d_model]
+  // Of the embedding that a token has for the layer.
+  Tensor per_layer_gate, per_layer_out;  // [d_per_layer, d_model], [d_model, d_per_layer]
+  Tensor per_layer_post_norm;            // [d_model]
+  Tensor output_scale;                   // [1]: the layer's states are multiplied by it
 };
 
 class ModelFile;
@@ -194,7 +238,10 @@ class StageWeights {
 
   LayerRange range;
   std::vector<LayerWeights> layers;  // [range.count()]
-  Tensor token_embedding;            // [n_vocab, d_model]; if asked for
+  Tensor token_embedding;            // [n_vocab, d_model]; if asked for, or if layers have embeddings of their own:
+  Tensor per_layer_embedding;        // [n_vocab, n_layers * d_per_layer]
+  Tensor per_layer_projection;       // [n_layers * d_per_layer, d_model]
+  Tensor per_layer_norm;             // [d_per_layer]
   Tensor output_norm, output;        // [d_model]; [n_vocab, d_model] (the token embedding when tied); if asked for
   Tensor output_bias;
   Tensor rope_factors;  // [rope.n_dims / 2] f32, if the model has them: frequencies are divided by these

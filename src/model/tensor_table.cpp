@@ -1,5 +1,7 @@
 #include "model/tensor_table.h"
 
+#include <algorithm>
+
 namespace sluice {
 
 namespace {
@@ -7,10 +9,19 @@ namespace {
 void add_experts(const HyperParameters& h, const ModelFamily& family, std::vector<LayerTensor>& table) {
   using W = LayerWeights;
   const int64_t d = h.d_model, n = h.mixture.n_experts, ff = h.mixture.d_ff, shared = h.mixture.d_shared;
+  const char* const both = h.mixture.beside_dense ? "ffn_gate_up_exps.weight" : nullptr;
   table.push_back({"ffn_gate_inp.weight", &W::router, Need::kRequired, d, n});
-  table.push_back({"ffn_gate_exps.weight", &W::gate_experts, Need::kRequired, d, ff, n});
-  table.push_back({"ffn_up_exps.weight", &W::up_experts, Need::kRequired, d, ff, n});
+  table.push_back({"ffn_gate_exps.weight", &W::gate_experts, Need::kRequired, d, ff, n, false, both});
+  table.push_back({"ffn_up_exps.weight", &W::up_experts, Need::kRequired, d, ff, n, false, both});
   table.push_back({"ffn_down_exps.weight", &W::down_experts, Need::kRequired, ff, d, n});
+  if (h.mixture.beside_dense) {
+    table.push_back({both, &W::gate_up_experts, Need::kOptional, d, 2 * ff, n});
+    table.push_back({"ffn_down_exps.scale", &W::expert_scales, Need::kOptional, n});
+    table.push_back({"ffn_gate_inp.scale", &W::router_norm, Need::kRequired, d});
+    table.push_back({"pre_ffw_norm_2.weight", &W::experts_norm, Need::kRequired, d});
+    table.push_back({"post_ffw_norm_2.weight", &W::experts_post_norm, Need::kRequired, d});
+    table.push_back({"post_ffw_norm_1.weight", &W::dense_post_norm, Need::kRequired, d});
+  }
   if (h.mixture.biased || family.experts.as_said)
     table.push_back(
         {"exp_probs_b.bias", &W::router_share_bias, h.mixture.biased ? Need::kRequired : Need::kOptional, n});
@@ -27,22 +38,26 @@ void add_experts(const HyperParameters& h, const ModelFamily& family, std::vecto
   table.push_back({"ffn_down_shexp.weight", &W::down_shared, Need::kRequired, shared, d});
 }
 
-void add_attention(const HyperParameters& h, const ModelFamily& family, std::vector<LayerTensor>& table) {
+void add_attention(const HyperParameters& h, const ModelFamily& family, int32_t layer,
+                   std::vector<LayerTensor>& table) {
   using W = LayerWeights;
   constexpr Need kRequired = Need::kRequired, kOptional = Need::kOptional;
-  const int64_t d = h.d_model, head = h.head_dim, n_q = head * h.n_heads, n_kv = head * h.n_kv_heads;
+  const int64_t d = h.d_model, head = h.head_dim_of(layer), n_q = head * h.n_heads, n_kv = head * h.kv_heads_of(layer);
+  const Need own_keys = h.kv_layer_of(layer) == layer ? kRequired : kOptional;  // which files may have nevertheless
   const Need qkv_bias = family.qkv_bias_required ? kRequired : kOptional;
   table.push_back({"attn_q.weight", &W::q, kRequired, d, h.gated_attention ? 2 * n_q : n_q});
-  table.push_back({"attn_k.weight", &W::k, kRequired, d, n_kv});
-  table.push_back({"attn_v.weight", &W::v, kRequired, d, n_kv});
-  table.push_back({"attn_q.bias", &W::q_bias, qkv_bias, n_q});
-  table.push_back({"attn_k.bias", &W::k_bias, qkv_bias, n_kv});
-  table.push_back({"attn_v.bias", &W::v_bias, qkv_bias, n_kv});
+  table.push_back({"attn_k.weight", &W::k, own_keys, d, n_kv});
+  table.push_back({"attn_v.weight", &W::v, family.normed_values ? kOptional : kRequired, d, n_kv});
+  if (!family.normed_values) {
+    table.push_back({"attn_q.bias", &W::q_bias, qkv_bias, n_q});
+    table.push_back({"attn_k.bias", &W::k_bias, qkv_bias, n_kv});
+    table.push_back({"attn_v.bias", &W::v_bias, qkv_bias, n_kv});
+  }
   table.push_back({"attn_output.weight", &W::attention_out, kRequired, n_q, d});
   if (family.qk_norm != ModelFamily::QkNorm::kNone) {
     const Need need = family.qk_norm == ModelFamily::QkNorm::kRequired ? kRequired : kOptional;
     table.push_back({"attn_q_norm.weight", &W::q_norm, need, head});
-    table.push_back({"attn_k_norm.weight", &W::k_norm, need, head});
+    table.push_back({"attn_k_norm.weight", &W::k_norm, std::max(need, own_keys), head});
   }
   if (family.inner_biases || family.out_bias_required)
     table.push_back({"attn_output.bias", &W::attention_out_bias, family.out_bias_required ? kRequired : kOptional, d});
@@ -93,7 +108,7 @@ void add_delta_net(const HyperParameters& h, const ModelFamily& family, std::vec
 std::vector<LayerTensor> layer_tensors(const HyperParameters& h, const ModelFamily& family, int32_t layer) {
   using W = LayerWeights;
   constexpr Need kRequired = Need::kRequired, kOptional = Need::kOptional;
-  const int64_t d = h.d_model, ff = h.d_ff;
+  const int64_t d = h.d_model, ff = h.d_ff_of(layer);
   std::vector<LayerTensor> table = {
       {"attn_norm.weight", &W::attention_norm, kRequired, d},
       {family.ffn_norm, &W::ffn_norm, kRequired, d},
@@ -103,14 +118,20 @@ std::vector<LayerTensor> layer_tensors(const HyperParameters& h, const ModelFami
   else if (h.latent)
     add_latent_attention(h, table);
   else
-    add_attention(h, family, table);
+    add_attention(h, family, layer, table);
   if (family.post_norms) {
     table.push_back({"post_attention_norm.weight", &W::attention_post_norm, kRequired, d});
     table.push_back({"post_ffw_norm.weight", &W::ffn_post_norm, kRequired, d});
   }
+  if (h.d_per_layer > 0) {
+    table.push_back({"inp_gate.weight", &W::per_layer_gate, kRequired, d, h.d_per_layer});
+    table.push_back({"proj.weight", &W::per_layer_out, kRequired, h.d_per_layer, d});
+    table.push_back({"post_norm.weight", &W::per_layer_post_norm, kRequired, d});
+  }
+  if (family.output_scales) table.push_back({"layer_output_scale.weight", &W::output_scale, kOptional, 1});
   if (h.mixture.is_in(layer)) {
     add_experts(h, family, table);
-    return table;
+    if (!h.mixture.beside_dense) return table;
   }
   table.push_back({"ffn_gate.weight", &W::gate, kRequired, d, ff});
   table.push_back({"ffn_up.weight", &W::up, kRequired, d, ff});
@@ -132,8 +153,21 @@ std::vector<ModelTensor> model_tensors(const HyperParameters& h, const ModelFami
   };
   if (family.output_bias)
     table.push_back({"output.bias", TensorUser::kHead, &W::output_bias, Need::kOptional, h.n_vocab});
-  if (family.rope_factors)
-    table.push_back({kRopeFactors, TensorUser::kLayers, &W::rope_factors, Need::kOptional, h.rope.n_dims / 2});
+  using Factors = ModelFamily::RopeFactors;
+  if (family.rope_factors != Factors::kNone) {
+    const bool is_used = std::ranges::count(h.sees_window, 1) < h.n_layers;
+    const Need need = family.rope_factors == Factors::kRequired && is_used ? Need::kRequired : Need::kOptional;
+    table.push_back({kRopeFactors, TensorUser::kLayers, &W::rope_factors, need, h.rope.n_dims / 2});
+  }
+  if (h.d_per_layer > 0) {
+    const int64_t width = int64_t{h.n_layers} * h.d_per_layer;
+    table.push_back(
+        {kPerLayerEmbedding, TensorUser::kLayers, &W::per_layer_embedding, Need::kRequired, width, h.n_vocab});
+    table.push_back({"per_layer_model_proj.weight", TensorUser::kLayers, &W::per_layer_projection, Need::kRequired,
+                     h.d_model, width});
+    table.push_back(
+        {"per_layer_proj_norm.weight", TensorUser::kLayers, &W::per_layer_norm, Need::kRequired, h.d_per_layer});
+  }
   return table;
 }
 

@@ -19,6 +19,7 @@ struct LayerTensor {
   Need need;
   int64_t n_in = 0, n_out = 0, n = 1;  // as in TensorShape
   bool of_vectors = false;
+  const char* unless = nullptr;  // not required beside this one
 };
 inline TensorShape shape_of(const LayerTensor& rule) { return {rule.n_in, rule.n_out, rule.n, rule.of_vectors}; }
 
@@ -34,7 +35,8 @@ struct ModelTensor {
 inline TensorShape shape_of(const ModelTensor& rule) { return {rule.n_in, rule.n_out}; }
 
 inline constexpr const char *kTokenEmbedding = "token_embd.weight", *kOutputNorm = "output_norm.weight",
-                            *kOutput = "output.weight", *kRopeFactors = "rope_freqs.weight";
+                            *kOutput = "output.weight", *kRopeFactors = "rope_freqs.weight",
+                            *kPerLayerEmbedding = "per_layer_token_embd.weight";
 
 std::vector<LayerTensor> layer_tensors(const HyperParameters& hparams, const ModelFamily& family, int32_t layer);
 std::vector<ModelTensor> model_tensors(const HyperParameters& hparams, const ModelFamily& family);

@@ -9,26 +9,34 @@ namespace sluice {
 
 namespace {
 
-uint64_t embedding_bytes(const ModelFile& model) {
+constexpr int64_t kBookkeeping = 64;  // of a stage: the cell's parent, position and place in paths
+
+uint64_t bytes_of(const ModelFile& model, const char* name) {
   for (const ModelFile::TensorSummary& tensor : model.tensors())
-    if (tensor.name == kTokenEmbedding) return tensor.bytes;
+    if (tensor.name == name) return tensor.bytes;
   return 0;
 }
 
 }  // namespace
 
-int64_t bytes_of_cell(const HyperParameters& h, KvType kv, int32_t n_stages) {
-  constexpr int64_t kBookkeeping = 64;  // of a stage: the cell's parent, position and place in paths
-  return h.n_cell_layers() * h.values_of_cell() *
-             static_cast<int64_t>(kv == KvType::kF32 ? sizeof(float) : sizeof(Half)) +
-         n_stages * kBookkeeping;
+int64_t bytes_of_cell(const HyperParameters& h, KvType kv, LayerRange stage) {
+  int64_t values = 0;
+  for (int32_t layer = stage.first; layer < stage.last; ++layer) values += h.values_of_cell(layer);
+  return values * static_cast<int64_t>(kv == KvType::kF32 ? sizeof(float) : sizeof(Half)) + kBookkeeping;
 }
 
-int64_t folded_bytes(const HyperParameters& h) {
-  constexpr int64_t kSequences = 4;
-  return (h.n_layers - h.n_cell_layers()) *
-         (kSequences * FoldedStates::state_bytes(h.delta) + kMostRows * FoldedStates::update_bytes(h.delta));
+int64_t bytes_of_cell(const HyperParameters& h, KvType kv, int32_t n_stages) {
+  return bytes_of_cell(h, kv, {0, h.n_layers}) + (n_stages - 1) * kBookkeeping;
 }
+
+int64_t folded_bytes(const HyperParameters& h, LayerRange stage) {
+  constexpr int64_t kSequences = 4;
+  int64_t n = 0;
+  for (int32_t layer = stage.first; layer < stage.last; ++layer) n += h.delta.is_in(layer) ? 1 : 0;
+  return n * (kSequences * FoldedStates::state_bytes(h.delta) + kMostRows * FoldedStates::update_bytes(h.delta));
+}
+
+int64_t folded_bytes(const HyperParameters& h) { return folded_bytes(h, {0, h.n_layers}); }
 
 int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
   if (recipe.kind == StageRecipe::Kind::kNothing || recipe.kind == StageRecipe::Kind::kZeros) return 0;
@@ -38,14 +46,15 @@ int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
   if (options.with_head) weights += model.head_bytes();
   if (options.device == kCpuDevice)
     weights = static_cast<uint64_t>(static_cast<double>(weights) * packed_growth(model));
-  if (options.with_embedding && !(options.with_head && model.tied_head())) weights += embedding_bytes(model);
-  HyperParameters layers = model.hparams();
-  layers.n_layers = options.range.count();
-  if (layers.folds()) {
-    const auto first = layers.delta.layers.begin() + options.range.first;
-    layers.delta.layers = std::vector(first, first + layers.n_layers);
-  }
-  return static_cast<int64_t>(weights) + options.n_cells * bytes_of_cell(layers, options.kv) + folded_bytes(layers);
+  const HyperParameters& h = model.hparams();
+  // With embeddings for each layer a stage reads the first one too, and of the others its part.
+  const bool embeds = options.with_embedding || (h.d_per_layer > 0 && options.range.count() > 0);
+  if (embeds && !(options.with_head && model.tied_head())) weights += bytes_of(model, kTokenEmbedding);
+  if (h.d_per_layer > 0)
+    weights += bytes_of(model, kPerLayerEmbedding) * static_cast<uint64_t>(options.range.count()) /
+               static_cast<uint64_t>(h.n_layers);
+  return static_cast<int64_t>(weights) + options.n_cells * bytes_of_cell(h, options.kv, options.range) +
+         folded_bytes(h, options.range);
 }
 
 // Its layers keep f32.

@@ -9,11 +9,14 @@
 
 namespace sluice {
 
-// Bytes of a token's keys and values in all layers of a model, with what a stage keeps of the cell besides.
+// Bytes of a token's keys and values in all layers of a model, with what a stage keeps of the cell besides; or in those
+// of one stage.
 int64_t bytes_of_cell(const HyperParameters& hparams, KvType kv, int32_t n_stages = 1);
+int64_t bytes_of_cell(const HyperParameters& hparams, KvType kv, LayerRange stage);
 
-// Bytes of what layers without attention hold of a few sequences, and of the nodes of a batch.
+// Bytes of what layers without attention hold of a few sequences, and of the nodes of a batch: of all, or of a stage's.
 int64_t folded_bytes(const HyperParameters& hparams);
+int64_t folded_bytes(const HyperParameters& hparams, LayerRange stage);
 
 // Bytes of a stage when all of its cells are full: weights, keys and values.
 int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model);

@@ -26,8 +26,10 @@ class HostRoom {
     return std::ranges::any_of(options_.hosts, [](const HostOptions& host) { return host.memory > 0; });
   }
   Fits fits() const {
-    if (!limited()) return {};
+    if (!limited() && model_.hparams().n_sharing_layers == 0) return {};
     return [this](StageId stage, LayerRange range) {
+      if (model_.hparams().parted_by(range.first) >= 0) return false;
+      if (!limited()) return true;
       const double gib = options_.hosts[static_cast<size_t>(stage.value)].memory;
       return gib == 0 || static_cast<double>(bytes_of(range)) <= gib * kGib;
     };
@@ -77,18 +79,44 @@ Result<std::vector<LayerRange>> cuts_of_hosts(const std::vector<HostOptions>& ho
                      std::to_string(n_layers) + ": change their layers, or leave them out");
 }
 
+// As they are, if no layer has to read keys and values of one in another stage. option: what gave them.
+Result<std::vector<LayerRange>> whole(std::vector<LayerRange> cuts, const HyperParameters& h, const char* option) {
+  for (const LayerRange& stage : cuts)
+    if (const int32_t layer = h.parted_by(stage.first); layer >= 0)
+      return input_error(std::string(option) + ": no stage may begin with layer " + std::to_string(stage.first) +
+                         ", since layer " + std::to_string(layer) + " reads keys and values of layer " +
+                         std::to_string(h.kv_layer_of(layer)));
+  return cuts;
+}
+
 }  // namespace
+
+int32_t most_stages(const HyperParameters& h) {
+  int32_t n = 0;
+  for (int32_t layer = 0; layer < h.n_layers; ++layer) n += h.parted_by(layer) < 0 ? 1 : 0;
+  return n;
+}
 
 Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const SessionOptions& options,
                                             const std::optional<Profile>& profile) {
-  const int32_t n_layers = model.hparams().n_layers;
+  const HyperParameters& h = model.hparams();
+  const int32_t n_layers = h.n_layers;
   const size_t n_stages = options.cuts.empty() ? static_cast<size_t>(options.stages) : options.cuts.size() + 1;
   if (profile) SLUICE_TRY_STATUS(profile->check_stages(n_stages));
-  if (options.hosts_say_layers()) return cuts_of_hosts(options.hosts, n_layers);
-  if (!options.cuts.empty()) return explicit_cuts(options.cuts, n_layers);
+  if (options.hosts_say_layers()) {
+    SLUICE_TRY(auto cuts, cuts_of_hosts(options.hosts, n_layers));
+    return whole(std::move(cuts), h, "--hosts");
+  }
+  if (!options.cuts.empty()) {
+    SLUICE_TRY(auto cuts, explicit_cuts(options.cuts, n_layers));
+    return whole(std::move(cuts), h, "--cuts");
+  }
   if (options.stages > n_layers)
     return input_error("--stages " + std::to_string(options.stages) + ": the model has only " +
                        std::to_string(n_layers) + " layers; give --stages " + std::to_string(n_layers) + " at most");
+  if (options.stages > most_stages(h))
+    return input_error("--stages " + std::to_string(options.stages) + ": layers of this model that read each other's " +
+                       "keys and values stay together; give --stages " + std::to_string(most_stages(h)) + " at most");
   // At width 1 a stage reads its weights once: bytes are time. The embedding reads one row.
   std::vector<double> layers(static_cast<size_t>(n_layers));
   for (int32_t l = 0; l < n_layers; ++l) layers[static_cast<size_t>(l)] = static_cast<double>(model.layer_bytes(l));

@@ -18,4 +18,7 @@ namespace sluice {
 Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const SessionOptions& options,
                                             const std::optional<Profile>& profile);
 
+// Into so many stages at most a model can be cut: layers that read each other's keys and values stay together.
+int32_t most_stages(const HyperParameters& hparams);
+
 }  // namespace sluice

@@ -63,7 +63,7 @@ Result<std::vector<StageMemory>> stage_memory(const ModelFile& model, int32_t n_
     for (int32_t l = layers.first; l < layers.last; ++l) stage.weights += static_cast<int64_t>(model.layer_bytes(l));
     if (layers.last == h.n_layers) stage.weights += static_cast<int64_t>(model.head_bytes());
     stage.weights = static_cast<int64_t>(static_cast<double>(stage.weights) * growth);
-    stage.cells = (cells * bytes_of_cell(h, options.kv) + folded_bytes(h)) * layers.count() / h.n_layers;
+    stage.cells = cells * bytes_of_cell(h, options.kv, layers) + folded_bytes(h, layers);
     stages.push_back(stage);
   }
   return stages;

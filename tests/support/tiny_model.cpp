@@ -64,6 +64,13 @@ std::vector<uint8_t> encode(ggml_type type, const std::vector<float>& values, in
 bool is_hybrid(const TinyModelSpec& spec) { return find_family(spec.architecture)->delta.have; }
 constexpr int32_t kAttentionEvery = 3, kTaps = 4;  // of hybrids
 
+bool sees_everything(int32_t layer) { return layer % 3 == 2; }  // of gemma4
+
+// Those that share are twice as wide.
+int32_t gemma4_d_ff(const TinyModelSpec& spec, int32_t layer) {
+  return layer >= spec.n_layers - spec.n_sharing_layers ? 2 * spec.d_ff : spec.d_ff;
+}
+
 bool predicts_further(const TinyModelSpec& spec) {
   return spec.architecture == "glm4moe" || spec.architecture == "deepseek2" || is_hybrid(spec);
 }
@@ -81,6 +88,10 @@ class Weights {
     for (int32_t i = 0; i < spec_.n_layers + (predicts_further(spec_) ? 1 : 0); ++i) {
       const std::string layer = "blk." + std::to_string(i) + ".";
       if (i == spec_.n_layers) further_layer(layer);
+      if (is_gemma4()) {
+        gemma4(layer, i);
+        continue;
+      }
       vector(layer + "attn_norm.weight", d, 1.0f);
       const bool is_delta = is_hybrid(spec_) && i < spec_.n_layers && (i + 1) % kAttentionEvery != 0;
       if (is_delta) {
@@ -122,7 +133,13 @@ class Weights {
     }
     vector("output_norm.weight", d, 1.0f);
     if (!spec_.tied) add("output.weight", spec_.type, d, n_vocab, 0.0f, output_deviation);
-    if (spec_.rope_scaling == "factors") rope_factors();
+    if (spec_.rope_scaling == "factors" || is_gemma4()) rope_factors();
+    if (spec_.d_per_layer > 0) {
+      const int64_t n = int64_t{spec_.n_layers} * spec_.d_per_layer;
+      add("per_layer_token_embd.weight", spec_.embedding_type, n, n_vocab, 0.0f, 1.0f);
+      matrix("per_layer_model_proj.weight", d, n);
+      vector("per_layer_proj_norm.weight", spec_.d_per_layer, 1.0f);
+    }
     return std::move(tensors_);
   }
 
@@ -137,6 +154,7 @@ class Weights {
   }
   bool is_glm() const { return spec_.architecture == "glm4moe"; }
   bool is_deepseek() const { return spec_.architecture == "deepseek2"; }
+  bool is_gemma4() const { return spec_.architecture == "gemma4"; }
   bool is_oss() const { return spec_.architecture == "gpt-oss"; }
   bool has_post_norms() const { return spec_.architecture == "gemma2" || spec_.architecture == "gemma3"; }
   void latent_attention(const std::string& layer) {
@@ -152,6 +170,47 @@ class Weights {
     matrix(layer + "attn_k_b.weight", spec_.latent_key, rank, n);
     matrix(layer + "attn_v_b.weight", rank, spec_.latent_value, n);
     matrix(layer + "attn_output.weight", n * spec_.latent_value, d);
+  }
+  void gemma4(const std::string& layer, int32_t i) {
+    const int64_t d = spec_.d_model, ff = gemma4_d_ff(spec_, i), n = spec_.d_per_layer, n_experts = spec_.n_experts;
+    const bool sees_all = sees_everything(i), shares = i >= spec_.n_layers - spec_.n_sharing_layers;
+    const int64_t head = spec_.head_dim * (sees_all ? 2 : 1), n_q = spec_.n_heads * head;
+    const int64_t n_kv = head * (sees_all ? 1 : spec_.n_kv_heads);
+    vector(layer + "attn_norm.weight", d, 1.0f);
+    matrix(layer + "attn_q.weight", d, n_q);
+    // Scores are not scaled: with weights around 1 next to nothing but the largest would count.
+    vector(layer + "attn_q_norm.weight", head, 1.0f / std::sqrt(static_cast<float>(head)));
+    if (!shares) {
+      matrix(layer + "attn_k.weight", d, n_kv);
+      if (!sees_all || spec_.other_form) matrix(layer + "attn_v.weight", d, n_kv);
+      vector(layer + "attn_k_norm.weight", head, 1.0f);
+    }
+    matrix(layer + "attn_output.weight", n_q, d);
+    for (const char* norm : {"post_attention_norm", "ffn_norm", "post_ffw_norm"})
+      vector(layer + norm + ".weight", d, 1.0f);
+    matrix(layer + "ffn_gate.weight", d, ff, 1, spec_.gate_scale);
+    matrix(layer + "ffn_up.weight", d, ff);
+    matrix(layer + "ffn_down.weight", ff, d, 1, 1.0f / spec_.gate_scale);
+    if (!spec_.other_form) vector(layer + "layer_output_scale.weight", 1, 0.9f);
+    if (n > 0) {
+      matrix(layer + "inp_gate.weight", d, n, 1, spec_.gate_scale);
+      matrix(layer + "proj.weight", n, d, 1, 1.0f / spec_.gate_scale);
+      vector(layer + "post_norm.weight", d, 1.0f);
+    }
+    if (n_experts == 0) return;
+    const int64_t ff_expert = spec_.d_ff_expert;
+    add(layer + "ffn_gate_inp.weight", GGML_TYPE_F32, d, n_experts, 0.0f, 4.0f);
+    vector(layer + "ffn_gate_inp.scale", d, 1.0f);
+    for (const char* norm : {"pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"})
+      vector(layer + norm + ".weight", d, 1.0f);
+    if (spec_.other_form) {
+      matrix(layer + "ffn_gate_exps.weight", d, ff_expert, n_experts, spec_.gate_scale);
+      matrix(layer + "ffn_up_exps.weight", d, ff_expert, n_experts);
+    } else {
+      matrix(layer + "ffn_gate_up_exps.weight", d, 2 * ff_expert, n_experts, spec_.gate_scale);
+      vector(layer + "ffn_down_exps.scale", n_experts, 1.0f);
+    }
+    matrix(layer + "ffn_down_exps.weight", ff_expert, d, n_experts, 1.0f / spec_.gate_scale);
   }
   void delta_net(const std::string& layer) {
     const int64_t d = spec_.d_model, n_keys = spec_.delta_key_heads, n = spec_.delta_value_heads;
@@ -204,12 +263,14 @@ class Weights {
   }
   void vector(const std::string& name, int64_t n, float mean) { add(name, GGML_TYPE_F32, n, 1, mean, 0.1f); }
 
-  // As in Llama 3: fast dimensions keep their frequency, slow ones are divided by 8, with a ramp between.
+  // As in Llama 3: fast dimensions keep their frequency, slow ones are divided by 8, with a ramp between. Of gemma4
+  // three of four don't turn.
   void rope_factors() {
-    const int64_t n = spec_.head_dim / 2;
+    const int64_t n = is_gemma4() ? spec_.head_dim : spec_.head_dim / 2;
     std::vector<float> factors(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i)
-      factors[static_cast<size_t>(i)] = 1.0f + 7.0f * static_cast<float>(i) / static_cast<float>(n);
+      factors[static_cast<size_t>(i)] =
+          is_gemma4() ? (i < n / 4 ? 1.0f : 1e30f) : 1.0f + 7.0f * static_cast<float>(i) / static_cast<float>(n);
     tensors_.push_back({"rope_freqs.weight", GGML_TYPE_F32, {n, 1, 1}, encode(GGML_TYPE_F32, factors, n)});
   }
 
@@ -240,7 +301,12 @@ void set_rope(gguf_context* file, const TinyModelSpec& spec) {
   const auto key = [&](const char* name) { return spec.architecture + ".rope." + name; };
   const bool turns_half = spec.architecture == "glm4moe" || spec.architecture == "deepseek2" || is_hybrid(spec);
   const int32_t turned = turns_half ? spec.head_dim / 2 : spec.head_dim;
-  gguf_set_val_u32(file, key("dimension_count").c_str(), static_cast<uint32_t>(turned));
+  const bool is_gemma4 = spec.architecture == "gemma4";
+  gguf_set_val_u32(file, key("dimension_count").c_str(), static_cast<uint32_t>(is_gemma4 ? 2 * turned : turned));
+  if (is_gemma4) {
+    gguf_set_val_u32(file, key("dimension_count_swa").c_str(), static_cast<uint32_t>(turned));
+    gguf_set_val_f32(file, key("freq_base_swa").c_str(), 5000.0f);
+  }
   gguf_set_val_f32(file, key("freq_base").c_str(), spec.rope_base);
   if (find_family(spec.architecture)->rope_sections) {
     const int32_t pairs = turned / 2, sections[] = {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
@@ -255,6 +321,31 @@ void set_rope(gguf_context* file, const TinyModelSpec& spec) {
   } else if (spec.rope_scaling != "none" && spec.rope_scaling != "factors") {
     fail("no RoPE scaling '" + spec.rope_scaling + "'");
   }
+}
+
+void set_gemma4(gguf_context* file, const TinyModelSpec& spec) {
+  std::vector<uint32_t> kv_heads, d_ff;
+  std::vector<uint8_t> sees_window;
+  for (int32_t i = 0; i < spec.n_layers; ++i) {
+    sees_window.push_back(sees_everything(i) ? 0 : 1);
+    kv_heads.push_back(sees_everything(i) ? 1 : static_cast<uint32_t>(spec.n_kv_heads));
+    d_ff.push_back(static_cast<uint32_t>(gemma4_d_ff(spec, i)));
+  }
+  const auto set = [&](const char* name, int32_t value) {
+    gguf_set_val_u32(file, (std::string("gemma4.") + name).c_str(), static_cast<uint32_t>(value));
+  };
+  const auto set_all = [&](const char* name, gguf_type type, const auto& values) {
+    gguf_set_arr_data(file, (std::string("gemma4.") + name).c_str(), type, values.data(), values.size());
+  };
+  set_all("attention.sliding_window_pattern", GGUF_TYPE_BOOL, sees_window);
+  set_all("attention.head_count_kv", GGUF_TYPE_UINT32, kv_heads);
+  set_all("feed_forward_length", GGUF_TYPE_UINT32, d_ff);
+  set("attention.key_length", 2 * spec.head_dim);
+  set("attention.value_length", 2 * spec.head_dim);
+  set("attention.key_length_swa", spec.head_dim);
+  set("attention.value_length_swa", spec.head_dim);
+  set("attention.shared_kv_layers", spec.n_sharing_layers);
+  set("embedding_length_per_layer_input", spec.d_per_layer);
 }
 
 void set_metadata(gguf_context* file, const TinyModelSpec& spec, const TinyVocabulary& vocabulary) {
@@ -303,7 +394,7 @@ void set_metadata(gguf_context* file, const TinyModelSpec& spec, const TinyVocab
     set("ssm.inner_size", spec.delta_value_heads * spec.delta_head_dim);
     set("ssm.conv_kernel", kTaps);
   }
-  const bool caps = spec.architecture == "gemma2" || spec.architecture == "gemma3";
+  const bool caps = spec.architecture == "gemma2" || spec.architecture == "gemma3" || spec.architecture == "gemma4";
   if (spec.architecture == "gpt-oss" || caps) set("attention.sliding_window", 24);
   if (spec.architecture == "gemma2") gguf_set_val_f32(file, "gemma2.attn_logit_softcapping", 2.0f);
   if (caps) gguf_set_val_f32(file, (spec.architecture + ".final_logit_softcapping").c_str(), 12.0f);
@@ -313,6 +404,7 @@ void set_metadata(gguf_context* file, const TinyModelSpec& spec, const TinyVocab
   set("attention.head_count_kv", latent ? 1 : spec.n_kv_heads);
   set("attention.key_length", latent ? spec.latent_rank + spec.head_dim / 2 : spec.head_dim);
   set("attention.value_length", latent ? spec.latent_rank : spec.head_dim);
+  if (spec.architecture == "gemma4") set_gemma4(file, spec);
   gguf_set_val_f32(file, (spec.architecture + ".attention.layer_norm_rms_epsilon").c_str(), 1e-5f);
   set_rope(file, spec);
   set_vocabulary(file, vocabulary);

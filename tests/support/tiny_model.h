@@ -30,6 +30,11 @@ struct TinyModelSpec {
   // Of hybrids, whose every third layer has attention, half of whose heads turns. The product of the latter two is a
   // multiple of the type's block.
   int32_t delta_key_heads = 2, delta_value_heads = 4, delta_head_dim = 16;
+  // Of gemma4, whose every third layer sees everything and has one kv head of twice head_dim: how many of the last
+  // layers read keys and values of earlier ones, how many values tokens have for each layer (0: none), and what every
+  // second file may do otherwise: values of their own in layers that see everything, gate and up of experts apart.
+  int32_t n_sharing_layers = 0, d_per_layer = 0;
+  bool other_form = false;
   bool tied = false;
   bool attention_bias = false;        // always on for qwen2
   float weight_scale = 1.0f;          // times 1/sqrt(n_in)
