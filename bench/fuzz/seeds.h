@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "model/family.h"
 #include "support/tiny_model.h"
 
 namespace sluice::test {
@@ -17,7 +18,7 @@ inline TinyModelSpec fuzzed_model(const std::string& architecture, const std::st
   spec.head_dim = 2;
   spec.extra_tokens = 2;
   spec.tied = true;
-  spec.rope_scaling = "yarn";
+  spec.rope_scaling = find_family(architecture)->windows.rope_base == 0.0f ? "yarn" : "linear";
   return architecture == "llama" ? spec : of_family(spec, architecture);
 }
 

@@ -46,19 +46,18 @@ class Checker {
 
   Result<VocabularyFacts> run() {
     SLUICE_TRY(const auto model, header_.optional_string("tokenizer.ggml.model"));
-    if (!model || (*model != "gpt2" && *model != "llama"))
+    if (!model || (*model != "gpt2" && *model != "llama" && *model != "gemma4"))
       return wrong("model", "is " + (model ? "'" + std::string(model->substr(0, 32)) + "'" : std::string("missing")) +
-                                "; gpt2 and llama are supported");
-    const bool sentence_piece = *model == "llama";
+                                "; gpt2, llama and gemma4 are supported");
+    const bool sentence_piece = *model == "llama", is_byte_level = *model == "gpt2";
     SLUICE_TRY_STATUS(read_tokens());
     SLUICE_TRY_STATUS(check_types());
     SLUICE_TRY_STATUS(check_scores(sentence_piece));
     SLUICE_TRY_STATUS(check_ids());
     VocabularyFacts facts;
-    if (sentence_piece) {
-      SLUICE_TRY_STATUS(check_byte_tokens());
-    } else {
-      SLUICE_TRY_STATUS(check_merges());
+    if (!is_byte_level) SLUICE_TRY_STATUS(check_byte_tokens());
+    if (!sentence_piece) SLUICE_TRY_STATUS(check_merges());
+    if (is_byte_level) {
       SLUICE_TRY(facts.splits_recursively, read_pre_tokenizer());
     }
     return facts;
@@ -128,7 +127,7 @@ class Checker {
     return {};
   }
 
-  // SentencePiece falls back to these for what it has no piece for.
+  // For what there is no piece for, texts come as these.
   Status check_byte_tokens() const {
     for (int byte = 0; byte < 256; ++byte)
       if (!texts_.contains(byte_token_text(byte))) return wrong("tokens", "has no token " + byte_token_text(byte));

@@ -10,7 +10,8 @@ struct VocabularyFacts {
   bool splits_recursively = false;
 };
 
-// Tokenizer kinds gpt2 (byte-level BPE) and llama (SentencePiece). After success libllama loads the vocabulary and
+// Tokenizer kinds gpt2 (byte-level BPE), llama (SentencePiece) and gemma4 (BPE over characters, with tokens for single
+// bytes). After success libllama loads the vocabulary and
 // tokenizes any valid UTF-8 without assertion or exception. An error has no file name in it.
 Result<VocabularyFacts> read_vocabulary(const gguf::Header& header);
 

@@ -246,6 +246,10 @@ TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
       {"qwen35, Q8_0", of_family(q8_0, "qwen35"), {.threads = 2, .kv = KvType::kF16}, 2},
       {"qwen35, one thread", of_family({.delta_head_dim = 8}, "qwen35"), {.cuts = {1, 2, 3}}, 3},
       {"qwen35moe, Q8_0", of_family(q8_0, "qwen35moe"), {.cuts = {1}, .threads = 2}, 3},
+      {"gemma4 in three stages", of_family({.n_layers = 6}, "gemma4"), {.cuts = {1, 4}, .threads = 3}, 3},
+      {"gemma4, Q8_0", of_family(q8_0, "gemma4"), {.cuts = {1}, .threads = 2, .kv = KvType::kF16}, 2},
+      {"gemma4, shared keys", sharing_model({}), {.cuts = {1, 3, 4}, .threads = 2, .kv = KvType::kF16}, 3},
+      {"gemma4, shared keys, heads of 20", sharing_model({.head_dim = 20}), {}, 2},
       {"gpt-oss on ggml:cpu", with_experts({}, "gpt-oss"), {.cuts = {1, 2}, .devices = {"ggml:cpu"}}, 2},
       {"experts on ggml:cpu", with_experts(q8_0, "qwen2moe"), {.cuts = {1}, .devices = {"ggml:cpu"}}, 2},
   };
@@ -388,6 +392,12 @@ TEST(StageRunner, RefusesOptionsThatDoNotFitTheModel) {
   EXPECT_FALSE(make_stage_runner(model, {.range = {0, 4}}));
   EXPECT_FALSE(make_stage_runner(model, {.range = {0, 2}, .n_cells = 4, .taps = {3}}));
   EXPECT_FALSE(make_stage_runner(model, {.range = {0, 2}, .n_cells = 4, .threads = 0}));
+  const std::string path = write_tiny_model(sharing_model({}), temp_path("sharing.gguf"));
+  const auto refused = make_stage_runner(open_model(path), {.range = {5, 9}, .with_embedding = false, .n_cells = 4});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            path + ": no stage may begin with layer 5: layer 6 reads keys and values of layer 4");
+  EXPECT_FALSE(make_stage_runner(open_model(path), {.range = {0, 9}, .n_cells = 4, .device = "ggml:cpu"}));
 }
 
 }  // namespace

@@ -91,6 +91,8 @@ INSTANTIATE_TEST_SUITE_P(All, Families,
                                            Kind{"gemma", GGML_TYPE_Q4_0, GGML_TYPE_Q8_0, true, "none"},
                                            Kind{"gemma2", GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, true, "none"},
                                            Kind{"gemma3", GGML_TYPE_Q4_0, GGML_TYPE_F16, true, "linear"},
+                                           Kind{"gemma4", GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, true, "none"},
+                                           Kind{"gemma4", GGML_TYPE_Q8_0, GGML_TYPE_F16, true, "linear", true},
                                            Kind{"qwen3moe", GGML_TYPE_Q4_1, GGML_TYPE_Q8_0, false, "none", true}),
                          [](const auto& kind) { return kind.param.name(); });
 

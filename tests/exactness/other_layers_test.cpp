@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "exactness/story.h"
+#include "session/cuts.h"
 #include "support/harness.h"
 
 namespace sluice {
@@ -15,7 +16,9 @@ using namespace test;
 
 class OtherLayers : public ::testing::TestWithParam<const char*> {
  protected:
-  static const Opened& model() { return six_layers_of(GetParam()); }
+  static const Opened& model() {
+    return GetParam() == std::string("sharing") ? sharing_layers() : six_layers_of(GetParam());
+  }
 };
 
 RequestSpec request(const std::string& method, float temperature, int32_t width) {
@@ -35,7 +38,7 @@ TEST_P(OtherLayers, EveryMethodGivesTheTokensOfPlainDecoding) {
   for (const float temperature : {0.0f, 1.0f}) {
     const auto expected = plain_decoding(model(), request("ar", temperature, 1));
     for (const char* method : {"ar", "sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"})
-      for (const int32_t stages : {1, 3, 6})
+      for (const int32_t stages : {1, 3, most_stages(model().model.hparams())})
         for (const int32_t width : {1, 4, 16})
           for (const bool threads : {false, true}) {
             if (threads && width == 4) continue;
@@ -91,7 +94,7 @@ TEST_P(OtherLayers, TheNextTurnGoesOnFromTheMiddleOfAnAnswer) {
 
 INSTANTIATE_TEST_SUITE_P(Families, OtherLayers,
                          ::testing::Values("llama", "qwen2moe", "qwen3moe", "glm4moe", "gpt-oss", "gemma2", "gemma3",
-                                           "qwen3next", "qwen35", "qwen35moe"),
+                                           "qwen3next", "qwen35", "qwen35moe", "gemma4", "sharing"),
                          [](const auto& family) {
                            std::string name = family.param;
                            std::ranges::replace(name, '-', '_');
@@ -153,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(Families, FurtherLayer,
 class StoriesOfOtherLayers : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(StoriesOfOtherLayers, GiveEveryRequestTheTokensOfPlainDecoding) {
-  constexpr const char* kFamilies[] = {"qwen2moe", "glm4moe", "gpt-oss", "gemma3"};
+  constexpr const char* kFamilies[] = {"qwen2moe", "glm4moe", "gpt-oss", "gemma3", "gemma4"};
   int64_t hits = 0, flushes = 0;
   for (uint64_t seed = 5000 + 50 * GetParam(); seed < 5000 + 50 * (GetParam() + 1); ++seed) {
     Story story(seed, /*faults=*/seed % 2 == 1, six_layers_of(kFamilies[seed % std::size(kFamilies)]));

@@ -129,6 +129,8 @@ TEST(HostileFile, MutatedGemma) {
   mutate(small_model("llama", "gemma3"), 500);
 }
 
+TEST(HostileFile, MutatedGemma4) { mutate(small_model("gemma4", "gemma4"), 2000); }
+
 // Every 8-byte word of the counts at the beginning, and every length, made gigantic in turn.
 TEST(HostileFile, GiganticCounts) {
   const Bytes whole = small_model("llama");

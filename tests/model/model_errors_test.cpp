@@ -15,6 +15,7 @@ namespace sluice {
 namespace {
 
 using test::of_family;
+using test::sharing_model;
 using test::temp_path;
 using test::TinyModelSpec;
 using test::with_experts;
@@ -227,7 +228,8 @@ TEST(ModelFile, GatedDeltaNetsAreInTheLayersThatTheFileNames) {
     EXPECT_TRUE(model) << model.error().message;
     std::vector<bool> is_delta;
     for (int32_t l = 0; l < model->hparams().n_layers; ++l) is_delta.push_back(model->hparams().delta.is_in(l));
-    EXPECT_EQ(model->hparams().n_cell_layers(), std::ranges::count(is_delta, false));
+    for (int32_t l = 0; l < model->hparams().n_layers; ++l)
+      EXPECT_EQ(model->hparams().values_of_cell(l) == 0, is_delta[static_cast<size_t>(l)]);
     return is_delta;
   };
   TinyModelSpec spec = of_family({}, "qwen35");
@@ -238,6 +240,77 @@ TEST(ModelFile, GatedDeltaNetsAreInTheLayersThatTheFileNames) {
     set_u32(f, "qwen35.full_attention_interval", 2);
   };
   EXPECT_EQ(layers(spec), (std::vector{true, true, false, true}));
+}
+
+TEST(ModelErrors, Gemma4ThatMakesNoSense) {
+  const auto set = [](const char* key, uint32_t value) {
+    return [key = std::string("gemma4.") + key, value](gguf_context* f) { set_u32(f, key.c_str(), value); };
+  };
+  const auto set_all = [](const char* key, std::vector<uint32_t> values) {
+    return [key = std::string("gemma4.") + key, values](gguf_context* f) {
+      gguf_set_arr_data(f, key.c_str(), GGUF_TYPE_UINT32, values.data(), values.size());
+    };
+  };
+  const auto remove = [](const char* key) {
+    return [key = std::string("gemma4.") + key](gguf_context* f) { gguf_remove_key(f, key.c_str()); };
+  };
+  expect_errors(
+      sharing_model({}),
+      {{"sliding_window_pattern' is missing", remove("attention.sliding_window_pattern")},
+       {"sliding_window' is 0", set("attention.sliding_window", 0)},
+       {"key_length_swa' is missing", remove("attention.key_length_swa")},
+       {"key_length_swa' gives heads of 15",
+        [&](gguf_context* f) { set("attention.key_length_swa", 15)(f), set("attention.value_length_swa", 15)(f); }},
+       {"value_length_swa' differs", set("attention.value_length_swa", 32)},
+       {"value_length' differs", set("attention.value_length", 16)},
+       {"head_count_kv' differs among layers", set_all("attention.head_count_kv", {2, 4, 1, 2, 2, 1, 2, 2, 1})},
+       {"head_count_kv' should divide", set_all("attention.head_count_kv", {3, 3, 1, 3, 3, 1, 3, 3, 1})},
+       {"head_count_kv' is 0", set_all("attention.head_count_kv", {2, 2, 0, 2, 2, 0, 2, 2, 0})},
+       {"head_count_kv' should have one number a layer", set_all("attention.head_count_kv", {2, 2})},
+       {"shared_kv_layers' is 10;", set("attention.shared_kv_layers", 10)},
+       {"shared_kv_layers' should leave two layers", set("attention.shared_kv_layers", 8)},
+       {"has layer 7 read keys and values of layer 5, of which only one", set("attention.shared_kv_layers", 2)},
+       {"embedding_length_per_layer_input' is missing", remove("embedding_length_per_layer_input")},
+       {"embedding_length_per_layer_input' is 4294967295", set("embedding_length_per_layer_input", UINT32_MAX)},
+       {"tensor 'per_layer_token_embd.weight' is 576 x", set("embedding_length_per_layer_input", 32)},
+       {"feed_forward_length' is 0", set_all("feed_forward_length", {96, 96, 96, 0, 96, 96, 192, 192, 192})},
+       {"by the hyperparameters it should be 64 x 128", set("feed_forward_length", 128)},
+       {"rope.dimension_count' should be the size", set("rope.dimension_count", 16)},
+       {"rope.dimension_count_swa' should be an even number", set("rope.dimension_count_swa", 18)},
+       {"rope.dimension_count_swa' should be an even number", set("rope.dimension_count_swa", 7)},
+       {"rope.scaling.type' is yarn",
+        [](auto* f) {
+          set_str(f, "gemma4.rope.scaling.type", "yarn");
+          set_f32(f, "gemma4.rope.scaling.factor", 4);
+        }},
+       {"final_logit_softcapping' should not be", [](auto* f) { set_f32(f, "gemma4.final_logit_softcapping", -1); }},
+       {"another choice of experts", [](auto* f) {
+          set_u32(f, "gemma4.expert_count", 4);
+          set_u32(f, "gemma4.expert_used_count", 2);
+          set_u32(f, "gemma4.expert_feed_forward_length", 48);
+          set_u32(f, "gemma4.expert_gating_func", 2);
+        }}});
+  expect_errors(with_experts({}, "gemma4"),
+                {{"expert_feed_forward_length' is missing", remove("expert_feed_forward_length")},
+                 {"expert_used_count' is more than", set("expert_used_count", 6)},
+                 {"scaled experts", [](auto* f) { set_f32(f, "gemma4.expert_weights_scale", 2.5f); }},
+                 {"a shared expert", set("expert_shared_count", 1)}});
+  TinyModelSpec broken = with_experts({}, "gemma4");
+  broken.without_tensors = {"blk.1.ffn_gate_up_exps.weight"};
+  EXPECT_NE(error_of(broken).find("tensor 'blk.1.ffn_gate_exps.weight' is missing"), std::string::npos);
+  broken.without_tensors = {"rope_freqs.weight"};
+  EXPECT_NE(error_of(broken).find("tensor 'rope_freqs.weight' is missing"), std::string::npos);
+}
+
+TEST(ModelFile, TheLastLayersOfGemma4ReadKeysOfTheLastOfTheirKindThatHasItsOwn) {
+  const auto model = ModelFile::open(write_tiny_model(sharing_model({}), temp_path("sharing.gguf")));
+  ASSERT_TRUE(model) << model.error().message;
+  const HyperParameters& h = model->hparams();
+  std::vector<int32_t> read, parted;
+  for (int32_t l = 0; l < h.n_layers; ++l) read.push_back(h.kv_layer_of(l)), parted.push_back(h.parted_by(l));
+  EXPECT_EQ(read, (std::vector{0, 1, 2, 3, 4, 5, 4, 4, 5}));
+  EXPECT_EQ(parted, (std::vector{-1, -1, -1, -1, -1, 6, 6, 7, 8}));
+  EXPECT_EQ(h.values_of_cell(), 4 * 2 * 2 * 16 + 2 * 2 * 1 * 32);
 }
 
 // A pattern says the same by a period or layer by layer; Gemma 3 without a window sees everything.

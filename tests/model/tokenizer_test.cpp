@@ -174,7 +174,8 @@ TEST_P(TokenizerOf, GivesThePiecesOfLibllama) {
 TEST_P(TokenizerOf, TextSurvivesTheRoundTrip) {
   if (path().empty()) GTEST_SKIP() << "the default model is not installed";
   const Tokenizer tokenizer = load(path());
-  // SentencePiece puts a space before a text, and writes spaces as U+2581, which it therefore cannot tell from them.
+  // SentencePiece puts a space before a text, and writes spaces as U+2581, which it therefore cannot tell from them;
+  // the latter is so with gemma4.
   const bool sentence_piece = GetParam().tokenizer != nullptr && std::string(GetParam().tokenizer) == "llama";
   for (const std::string& text : awkward_texts()) {
     if (text.find("▁") != text.npos || text.empty()) continue;
@@ -206,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Subject{"BytePairsDefault", "gpt2", "default"}, Subject{"BytePairsLlama3", "gpt2", "llama-bpe"},
                     Subject{"BytePairsQwen35", "gpt2", "qwen35"}, Subject{"BytePairsKimi", "gpt2", "kimi-k2"},
                     Subject{"BytePairsMiniCpm", "gpt2", "minicpm5"}, Subject{"SentencePiece", "llama", ""},
-                    Subject{"DefaultModel", nullptr, nullptr}),
+                    Subject{"Gemma4", "gemma4", ""}, Subject{"DefaultModel", nullptr, nullptr}),
     [](const auto& info) { return std::string(info.param.name); });
 
 Tokenizer tiny_tokenizer(TinyModelSpec spec = {}) {

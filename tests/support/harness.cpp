@@ -47,12 +47,15 @@ const Opened& five_layers() { return open_tiny("five_layers", narrow_model(5)); 
 const Opened& six_layers_of(const std::string& architecture) {
   return open_tiny("six_layers_of_" + architecture, of_family(narrow_model(6), architecture));
 }
+const Opened& sharing_layers() { return open_tiny("sharing_layers", sharing_model(narrow_model(9))); }
 const Opened& two_layers() { return open_tiny("two_layers", narrow_model(2)); }
 
 std::vector<LayerRange> cuts_of(const Opened& opened, const PipelineSpec& setup) {
   const int32_t n_layers = opened.model.hparams().n_layers;
   if (!setup.cuts.empty()) return value_of(explicit_cuts(setup.cuts, n_layers));
-  return balanced_cuts(std::vector<double>(static_cast<size_t>(n_layers), 1.0), 0.0, 0.0, setup.stages);
+  const HyperParameters& h = opened.model.hparams();
+  return balanced_cuts(std::vector<double>(static_cast<size_t>(n_layers), 1.0), 0.0, 0.0, setup.stages,
+                       [&h](StageId, LayerRange stage) { return h.parted_by(stage.first) < 0; });
 }
 
 std::string describe(const PipelineSpec& setup) {

@@ -46,6 +46,7 @@ const Opened& six_layers();
 const Opened& five_layers();
 const Opened& two_layers();
 // 6 layers of this family, with experts if it knows them, and the same words.
+const Opened& sharing_layers();  // sharing_model()
 const Opened& six_layers_of(const std::string& architecture);
 
 // How a pipeline is put together.

@@ -175,7 +175,7 @@ class Maker {
       for (const auto& [name, tensor] : {std::pair{"attn_q", &layer.q}, {"attn_k", &layer.k}, {"attn_v", &layer.v}}) {
         if (pairs && i == 0)
           add_matrix(blk + name + ".weight", 2 * d_, heads_of(name) * h_.head_dim);
-        else if (h_.gated_attention && tensor == &layer.q)
+        else if (!*tensor || (h_.gated_attention && tensor == &layer.q))
           add_matrix(blk + name + ".weight", d_, heads_of(name) * h_.head_dim);
         else
           file_.add(blk + name + ".weight", *tensor);

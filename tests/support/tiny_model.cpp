@@ -291,7 +291,7 @@ void set_vocabulary(gguf_context* file, const TinyVocabulary& v) {
   gguf_set_arr_data(file, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, v.types.data(), v.types.size());
   if (!v.scores.empty())
     gguf_set_arr_data(file, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, v.scores.data(), v.scores.size());
-  if (v.model == "gpt2") set_strings(file, "tokenizer.ggml.merges", v.merges);
+  if (v.model != "llama") set_strings(file, "tokenizer.ggml.merges", v.merges);
   gguf_set_val_u32(file, "tokenizer.ggml.bos_token_id", v.bos);
   gguf_set_val_u32(file, "tokenizer.ggml.eos_token_id", v.eos);
   gguf_set_val_bool(file, "tokenizer.ggml.add_bos_token", v.adds_bos);
@@ -450,14 +450,25 @@ TinyModelSpec with_experts(TinyModelSpec spec, const std::string& architecture) 
   if (architecture == "qwen2moe" || is_hybrid(spec)) spec.d_ff_shared = spec.d_ff;
   if (architecture == "glm4moe" || architecture == "deepseek2") spec.d_ff_shared = spec.d_ff_expert;
   if (architecture == "deepseek2") spec.n_experts = 8;
+  if (architecture == "gemma4") spec.tied = true;
   return spec;
 }
 
 TinyModelSpec of_family(TinyModelSpec spec, const std::string& architecture) {
+  if (find_family(architecture)->per_layer_embeddings) spec.d_per_layer = spec.d_model;
   const ExpertRules::Have have = find_family(architecture)->experts.have;
   if (have != ExpertRules::Have::kNever) return with_experts(spec, architecture);
   spec.architecture = architecture;
   spec.tied = spec.tied || architecture.starts_with("gemma");
+  return spec;
+}
+
+TinyModelSpec sharing_model(TinyModelSpec spec) {
+  spec.architecture = "gemma4";
+  spec.n_layers = 9;
+  spec.n_sharing_layers = 3;
+  spec.d_per_layer = spec.d_model;
+  spec.tied = true;
   return spec;
 }
 

@@ -42,7 +42,7 @@ struct TinyModelSpec {
   float output_scale = 4.0f;          // how peaked the distributions are
   std::string rope_scaling = "none";  // "none", "linear", "yarn", "factors" (rope_freqs.weight)
   float rope_base = 10000.0f;
-  std::string tokenizer = "gpt2";       // "gpt2" (byte-level BPE) or "llama" (SentencePiece with byte tokens)
+  std::string tokenizer = "gpt2";       // as tiny_vocabulary() has them: "gpt2", "llama", "gemma4"
   std::string pre_tokenizer = "qwen2";  // of gpt2: how text is split into words
   std::string chat_template;            // empty: none
   int32_t shards = 1;
@@ -65,6 +65,10 @@ TinyModelSpec with_experts(TinyModelSpec spec, const std::string& architecture);
 
 // The same of another family: with experts if it knows them, else with what it must have.
 TinyModelSpec of_family(TinyModelSpec spec, const std::string& architecture);
+
+// Nine dense layers of gemma4, of which the last three read keys and values of layers 4 and 5, with embeddings for
+// each.
+TinyModelSpec sharing_model(TinyModelSpec spec);
 
 // Writes the model to `path` (with shards > 1: path minus ".gguf" plus "-0000i-of-0000n.gguf"); gives the first file's
 // path. Deterministic: one spec, one file. Throws std::runtime_error when the disk refuses.

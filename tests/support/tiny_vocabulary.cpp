@@ -62,6 +62,49 @@ TinyVocabulary gpt2_vocabulary(int32_t extra_tokens) {
   return v;
 }
 
+void add_byte_tokens(TinyVocabulary& v) {
+  for (int byte = 0; byte < 256; ++byte) {
+    char text[8];
+    std::snprintf(text, sizeof(text), "<0x%02X>", byte);
+    v.tokens.push_back(text);
+    v.types.push_back(kByte);
+  }
+}
+
+std::string with_visible_spaces(const std::string& bytes) {
+  std::string text;
+  for (char c : bytes) text += c == ' ' ? std::string("▁") : std::string(1, c);
+  return text;
+}
+
+TinyVocabulary gemma4_vocabulary(int32_t extra_tokens) {
+  TinyVocabulary v;
+  v.model = "gemma4";
+  v.tokens = {"<pad>", "<eos>", "<bos>"};
+  v.types = {kControl, kControl, kControl};
+  v.bos = 2;
+  v.eos = 1;
+  v.adds_bos = true;
+  add_byte_tokens(v);
+  const size_t size = v.tokens.size() + static_cast<size_t>(extra_tokens);
+  std::set<std::string> seen;
+  const auto add = [&](const std::string& text) {
+    const bool is_new = v.tokens.size() < size && seen.insert(text).second;
+    if (is_new) v.tokens.push_back(text);
+    return is_new;
+  };
+  for (const char* text : {"▁", "\n", "\n\n", "\n\n\n"}) add(text);
+  for (char c : std::string("abcdefghijklmnopqrstuvwxyz")) add({c});
+  if (v.tokens.size() < size)
+    generate_words([&](const std::string& left, const std::string& right) {
+      if (add(with_visible_spaces(left + right)))
+        v.merges.push_back(with_visible_spaces(left) + " " + with_visible_spaces(right));
+      return v.tokens.size() < size;
+    });
+  v.types.resize(v.tokens.size(), kNormal);
+  return v;
+}
+
 TinyVocabulary llama_vocabulary(int32_t extra_tokens) {
   TinyVocabulary v;
   v.model = "llama";
@@ -70,19 +113,12 @@ TinyVocabulary llama_vocabulary(int32_t extra_tokens) {
   v.bos = 1;
   v.eos = 2;
   v.adds_bos = true;
-  for (int byte = 0; byte < 256; ++byte) {
-    char text[8];
-    std::snprintf(text, sizeof(text), "<0x%02X>", byte);
-    v.tokens.push_back(text);
-    v.types.push_back(kByte);
-  }
+  add_byte_tokens(v);
   const size_t size = v.tokens.size() + static_cast<size_t>(extra_tokens);
   std::set<std::string> seen;
   const auto add = [&](const std::string& bytes) {
     if (v.tokens.size() >= size || !seen.insert(bytes).second) return;
-    std::string text;
-    for (char c : bytes) text += c == ' ' ? std::string("▁") : std::string(1, c);
-    v.tokens.push_back(text);
+    v.tokens.push_back(with_visible_spaces(bytes));
   };
   for (char c : std::string(" abcdefghijklmnopqrstuvwxyz")) add({c});
   if (v.tokens.size() < size)
@@ -114,6 +150,7 @@ std::string gpt2_byte_text(uint8_t byte) {
 
 TinyVocabulary tiny_vocabulary(const std::string& tokenizer, int32_t extra_tokens) {
   if (tokenizer == "gpt2") return gpt2_vocabulary(extra_tokens);
+  if (tokenizer == "gemma4") return gemma4_vocabulary(extra_tokens);
   if (tokenizer == "llama") return llama_vocabulary(extra_tokens);
   throw std::runtime_error("tiny_vocabulary: no tokenizer '" + tokenizer + "'");
 }
