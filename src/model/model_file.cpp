@@ -190,6 +190,9 @@ uint64_t ModelFile::layer_bytes(int32_t layer) const {
   uint64_t bytes = 0;
   for (const LayerTensor& rule : layer_tensors(hparams(), *contents_->family, layer))
     bytes += contents_->places.bytes_of(layer_tensor_name(layer, rule.name));
+  // Of what all layers' embeddings are projected by, its part.
+  if (hparams().d_per_layer > 0)
+    bytes += contents_->places.bytes_of(kPerLayerProjection) / static_cast<uint64_t>(hparams().n_layers);
   return bytes;
 }
 

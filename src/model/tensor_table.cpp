@@ -163,8 +163,8 @@ std::vector<ModelTensor> model_tensors(const HyperParameters& h, const ModelFami
     const int64_t width = int64_t{h.n_layers} * h.d_per_layer;
     table.push_back(
         {kPerLayerEmbedding, TensorUser::kLayers, &W::per_layer_embedding, Need::kRequired, width, h.n_vocab});
-    table.push_back({"per_layer_model_proj.weight", TensorUser::kLayers, &W::per_layer_projection, Need::kRequired,
-                     h.d_model, width});
+    table.push_back(
+        {kPerLayerProjection, TensorUser::kLayers, &W::per_layer_projection, Need::kRequired, h.d_model, width});
     table.push_back(
         {"per_layer_proj_norm.weight", TensorUser::kLayers, &W::per_layer_norm, Need::kRequired, h.d_per_layer});
   }

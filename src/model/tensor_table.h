@@ -36,7 +36,8 @@ inline TensorShape shape_of(const ModelTensor& rule) { return {rule.n_in, rule.n
 
 inline constexpr const char *kTokenEmbedding = "token_embd.weight", *kOutputNorm = "output_norm.weight",
                             *kOutput = "output.weight", *kRopeFactors = "rope_freqs.weight",
-                            *kPerLayerEmbedding = "per_layer_token_embd.weight";
+                            *kPerLayerEmbedding = "per_layer_token_embd.weight",
+                            *kPerLayerProjection = "per_layer_model_proj.weight";
 
 std::vector<LayerTensor> layer_tensors(const HyperParameters& hparams, const ModelFamily& family, int32_t layer);
 std::vector<ModelTensor> model_tensors(const HyperParameters& hparams, const ModelFamily& family);

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "session/answer.h"
+#include "session/cuts.h"
 #include "support/harness.h"
 #include "support/tiny_model.h"
 
@@ -87,6 +88,27 @@ TEST(Session, SaysWhatItChose) {
   EXPECT_EQ(session->profile_name(), "uniform");
   EXPECT_EQ(session->method(), "specpipe");
   EXPECT_EQ(session->options().request.method, kAutoMethod);
+}
+
+// The last three of nine layers read keys and values of layers 4 and 5, so nothing is cut behind layer 4.
+TEST(ChooseCuts, LayersThatReadEachOthersKeysStayTogether) {
+  const auto model = ModelFile::open(write_tiny_model(sharing_model({}), temp_path("sharing.gguf")));
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(most_stages(model->hparams()), 5);
+  for (int32_t stages = 1; stages <= 5; ++stages) {
+    const auto cuts = choose_cuts(*model, {.stages = stages}, {});
+    ASSERT_TRUE(cuts) << cuts.error().message;
+    EXPECT_EQ(std::ssize(*cuts), stages);
+    EXPECT_LE(cuts->back().first, 4);
+  }
+  const auto refused = [&](const SessionOptions& options) { return choose_cuts(*model, options, {}).error().message; };
+  EXPECT_EQ(refused({.stages = 6}),
+            "--stages 6: layers of this model that read each other's keys and values stay together; give --stages 5 at "
+            "most");
+  EXPECT_EQ(refused({.cuts = {2, 5}}),
+            "--cuts: no stage may begin with layer 5, since layer 6 reads keys and values of layer 4");
+  EXPECT_EQ(refused({.hosts = {{.layers = 8}, {.layers = 1}}}),
+            "--hosts: no stage may begin with layer 8, since layer 8 reads keys and values of layer 5");
 }
 
 TEST(Session, MoreThanTheMachineHoldsIsRefused) {
