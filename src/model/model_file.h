@@ -183,9 +183,8 @@ struct Tensor {
 struct LayerWeights {
   Tensor attention_norm;          // [d_model]
   Tensor q, k, v;                 // [heads * head_dim, d_model]; k and v: [kv_heads * head_dim, d_model]. Gated: q
-                                  // has of each head its gate behind its query
+                                  // has of each head its gate behind its query. No v: values are what k gives
   Tensor q_bias, k_bias, v_bias;  // qwen2; some llama files
-                                  // no v: values are made of what k gives
   Tensor q_norm, k_norm;          // [head_dim]: qwen3
   Tensor attention_out;           // [d_model, heads * head_dim]
   Tensor attention_out_bias;
