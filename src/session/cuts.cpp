@@ -18,9 +18,10 @@ class HostRoom {
   HostRoom(const ModelFile& model, const SessionOptions& options) : model_(model), options_(options) {
     if (!limited()) return;
     const int32_t n = model.hparams().n_layers;
-    for (int32_t l = 0; l < n; ++l) up_to_.push_back(up_to_.back() + bytes({l, l + 1}, false, false));
     embedding_ = bytes({0, 0}, true, false);
     head_ = bytes({n, n}, false, true);
+    const int64_t besides = embeds_everywhere() ? embedding_ : 0;  // what one layer alone would have, too
+    for (int32_t l = 0; l < n; ++l) up_to_.push_back(up_to_.back() + bytes({l, l + 1}, false, false) - besides);
   }
   bool limited() const {
     return std::ranges::any_of(options_.hosts, [](const HostOptions& host) { return host.memory > 0; });
@@ -55,10 +56,12 @@ class HostRoom {
                           model_);
   }
   int64_t bytes_of(LayerRange range) const {
-    const bool first = range.first == 0, last = range.last == model_.hparams().n_layers;
+    const bool embeds = range.first == 0 || embeds_everywhere(), last = range.last == model_.hparams().n_layers;
     return up_to_[static_cast<size_t>(range.last)] - up_to_[static_cast<size_t>(range.first)] +
-           (first ? embedding_ : 0) + (last && !(first && model_.tied_head()) ? head_ : 0);
+           (embeds ? embedding_ : 0) + (last && !(embeds && model_.tied_head()) ? head_ : 0);
   }
+  // With embeddings for each layer every stage reads the first one, too.
+  bool embeds_everywhere() const { return model_.hparams().d_per_layer > 0; }
 
   const ModelFile& model_;
   const SessionOptions& options_;
@@ -115,8 +118,9 @@ Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const Sessio
     return input_error("--stages " + std::to_string(options.stages) + ": the model has only " +
                        std::to_string(n_layers) + " layers; give --stages " + std::to_string(n_layers) + " at most");
   if (options.stages > most_stages(h))
-    return input_error("--stages " + std::to_string(options.stages) + ": layers of this model that read each other's " +
-                       "keys and values stay together; give --stages " + std::to_string(most_stages(h)) + " at most");
+    return input_error("--stages " + std::to_string(options.stages) +
+                       ": layers of this model that read each other's keys and values stay together; give --stages " +
+                       std::to_string(most_stages(h)) + " at most");
   // At width 1 a stage reads its weights once: bytes are time. The embedding reads one row.
   std::vector<double> layers(static_cast<size_t>(n_layers));
   for (int32_t l = 0; l < n_layers; ++l) layers[static_cast<size_t>(l)] = static_cast<double>(model.layer_bytes(l));

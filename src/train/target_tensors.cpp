@@ -18,6 +18,10 @@ void to_floats(const Tensor& tensor, int64_t row, float* out) {
 
 Result<TargetTensors> TargetTensors::open(const ModelFile& model) {
   SLUICE_TRY(auto weights, model.map({0, model.hparams().n_layers}, true, true));
+  if (model.hparams().window_head_dim > 0)
+    return input_error(model.path() +
+                       ": heads begin with layers of their target, which here differ in their heads; "
+                       "only heads of models whose layers are alike can be trained");
   for (const LayerWeights& layer : weights.layers)
     if (!layer.q || !layer.k || !layer.v || !layer.gate)
       return input_error(model.path() +

@@ -50,6 +50,12 @@ TEST(Shallow, LayersOfExpertsAreRefusedInOneLine) {
   EXPECT_NE(tensors.error().message.find("experts or latent attention"), std::string::npos);
 }
 
+TEST(Shallow, LayersThatDifferAreRefusedInOneLine) {
+  const auto tensors = TargetTensors::open(sharing_layers().model);
+  ASSERT_FALSE(tensors);
+  EXPECT_NE(tensors.error().message.find("differ in their heads"), std::string::npos);
+}
+
 TEST(Shallow, AnExitWithoutLayersLearnsAMatrix) {
   const auto ran = run_target("shallow-target", {.n_layers = 4});
   Shallow exit(ran->opened.model.hparams(), tensors_of(ran->opened), {.input = 2, .stages = 4}, {});
