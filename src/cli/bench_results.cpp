@@ -78,6 +78,7 @@ BenchSettings later_settings(const BenchOptions& options) {
   settings.emplace_back("devices", options.session.devices);
   settings.emplace_back("draft_device", options.session.draft_device);
   settings.emplace_back("width_lock", options.session.width_lock);
+  settings.emplace_back("memory", options.session.memory);
   return settings;
 }
 

@@ -175,6 +175,10 @@ void add_engine_options(CLI::App& command, SessionOptions& options) {
   add_checked(command, "-c,--context", options.context, whole_number(2),
               "Context in tokens (default: the model's, at most " + std::to_string(policy::kDefaultContext) + ")");
   add_kv_option(command, options.kv, "Type of the KV cache; it changes bits");
+  add_checked(
+      command, "--memory", options.memory, number(0, 1e6, /*above=*/true),
+      "GiB for the target's weights and cells: of a mixture of experts those stay in the file that were not used "
+      "for longest (default: as many as it needs)");
   add_checked(command, "--threads", options.threads, whole_number(1, 256),
               "CPU threads a stage (default: the cores shared by the stages)");
   begin_group(command, kCommonGroup);

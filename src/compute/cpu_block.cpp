@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "compute/expert_pool.h"
+
 namespace sluice {
 
 namespace {
@@ -432,6 +434,32 @@ void CpuBlock::Thread::route(const Mixture& mixture) {
            std::span(b_.experts_.choices).subspan(static_cast<size_t>(i * n), static_cast<size_t>(n)));
   b_.team_.barrier();
   groups().sort(choices(), static_cast<int32_t>(mixture.networks.size()));
+  if (mixture.pool != nullptr) fetch(mixture);
+}
+
+// Experts that wait in the file: those that have rows are packed.
+void CpuBlock::Thread::fetch(const Mixture& mixture) {
+  constexpr int64_t kGrainsAtOnce = 4;
+  ExpertPool& pool = *mixture.pool;
+  const auto wanted = groups().groups();
+  if (!pool.lacks_some(mixture, wanted)) {
+    if (thread_ == 0) pool.use(mixture, wanted);
+    return;
+  }
+  b_.team_.barrier();  // all have looked
+  if (thread_ == 0) pool.make_room(mixture, wanted);
+  b_.team_.barrier();
+  int64_t all = 0;
+  for (const Linear* matrix : pool.to_pack()) all += matrix->n_grains();
+  divide(all, kGrainsAtOnce, [&](Part grains) {
+    for (const Linear* matrix : pool.to_pack()) {
+      const Part own{std::max<int64_t>(grains.begin, 0), std::min(grains.end, matrix->n_grains())};
+      if (!own.empty()) matrix->pack(own);
+      grains = {grains.begin - matrix->n_grains(), grains.end - matrix->n_grains()};
+    }
+  });
+  done();
+  if (thread_ == 0) pool.packed();
 }
 
 // Of a group's rows, side by side.

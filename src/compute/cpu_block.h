@@ -107,6 +107,7 @@ class CpuBlock {
     void move_tail(const DeltaNet& delta, const FoldedStates::Work& work);
     const float* convolved_input(const DeltaNet& delta, FoldedStates::Input input, const float* tail) const;
     void route(const Mixture& mixture);
+    void fetch(const Mixture& mixture);
     void gather(const Mixture& mixture);
     void compute_dense(const Layer& layer);
     void gate_experts(const Layer& layer);

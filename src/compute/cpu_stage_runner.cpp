@@ -8,7 +8,9 @@
 
 #include "compute/block.h"
 #include "compute/cpu_block.h"
+#include "compute/expert_pool.h"
 #include "compute/fetch_distance.h"
+#include "compute/packed_size.h"
 #include "compute/rounding.h"
 
 namespace sluice {
@@ -21,7 +23,7 @@ class CpuStageRunner final : public StageRunner {
     std::unique_ptr<CpuStageRunner> runner(new CpuStageRunner(model, options, std::move(weights)));
     // The largest matrix first: while it is packed, it is in memory twice.
     if (options.with_head) SLUICE_TRY_STATUS(runner->prepare_head());
-    SLUICE_TRY_STATUS(runner->prepare_layers());
+    SLUICE_TRY_STATUS(runner->prepare_layers(model));
     runner->measure_fetching();
     return runner;
   }
@@ -120,8 +122,10 @@ class CpuStageRunner final : public StageRunner {
       taps_.emplace_back(static_cast<size_t>(options.max_rows) * static_cast<size_t>(h_.d_model) * sizeof(float));
   }
 
-  Status prepare_layers() {
+  Status prepare_layers(const ModelFile& model) {
     layers_.reserve(weights_.layers.size());
+    if (options_.expert_memory > 0 && options_.expert_memory < expert_bytes(model, options_.range))
+      pool_.emplace(options_.expert_memory, weights_);
     int32_t n_folded = 0;
     for (int32_t i = options_.range.first; i < options_.range.last; ++i) {
       LayerWeights w = weights_.layers[layers_.size()];
@@ -137,7 +141,11 @@ class CpuStageRunner final : public StageRunner {
       layer.window = window;
       block_.reserve(layer);
       layers_.push_back(std::move(layer));
+      if (pool_ && layers_.back().mixture) pool_->add(*layers_.back().mixture);
     }
+    if (pool_)
+      if (const Status begun = pool_->begin(block_.team()); !begun)
+        return input_error(model.path() + ": " + begun.error().message);
     if (n_folded > 0) states_.emplace(h_.delta, n_folded, options_.n_cells);
     if (h_.d_per_layer == 0 || layers_.empty()) return {};
     SLUICE_TRY(per_layer_, make_per_layer_embedding(packer(), h_));
@@ -161,10 +169,11 @@ class CpuStageRunner final : public StageRunner {
       if (!layer.mixture) add(layer.ffn);
       if (layer.mixture) std::ranges::for_each(layer.mixture->networks, add);
     }
+    std::erase_if(matrices, [](const Linear* matrix) { return !matrix->is_there(); });
     measure_fetch_distance(matrices, block_.team());
   }
 
-  Packer packer() { return {weights_, packed_, block_.team()}; }
+  Packer packer() { return {weights_, packed_, block_.team(), /*experts_wait=*/pool_.has_value()}; }
 
   // Each row that is read of an embedding brings its neighbours into memory, and a long prompt all of it.
   void forget_embedding(size_t n_read) {
@@ -198,6 +207,7 @@ class CpuStageRunner final : public StageRunner {
   int32_t n_logits_;
   StageWeights weights_;
   Arena packed_;
+  std::optional<ExpertPool> pool_;  // if not all experts are packed
   std::vector<Layer> layers_;
   std::optional<Head> head_;
   Paths paths_;

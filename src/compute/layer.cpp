@@ -70,9 +70,12 @@ Result<Mixture> make_mixture(const Packer& pack, const LayerWeights& w, const Mi
     const int64_t ff = parameters.d_ff;
     const Tensor gate = both ? w.gate_up_experts.matrix(i).rows(0, ff) : w.gate_experts.matrix(i);
     const Tensor up = both ? w.gate_up_experts.matrix(i).rows(ff, ff) : w.up_experts.matrix(i);
-    SLUICE_TRY(network.gate, pack(gate, w.gate_expert_biases.row(i)));
-    SLUICE_TRY(network.up, pack(up, w.up_expert_biases.row(i)));
-    SLUICE_TRY(network.down, pack(w.down_experts.matrix(i), w.down_expert_biases.row(i)));
+    const auto take = [&](const Tensor& matrix, const Tensor& bias) {
+      return pack.experts_wait ? Linear::waiting(matrix, bias) : pack(matrix, bias);
+    };
+    SLUICE_TRY(network.gate, take(gate, w.gate_expert_biases.row(i)));
+    SLUICE_TRY(network.up, take(up, w.up_expert_biases.row(i)));
+    SLUICE_TRY(network.down, take(w.down_experts.matrix(i), w.down_expert_biases.row(i)));
     mixture.networks.push_back(std::move(network));
   }
   if (w.shared_router) {

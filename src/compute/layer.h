@@ -53,6 +53,7 @@ struct Packer {
   const StageWeights& weights;
   Arena& memory;
   ThreadTeam& team;
+  bool experts_wait = false;  // in the file, for a pool
 
   // Errors name a weight of a type that has no product.
   Result<Linear> operator()(const Tensor& weight, const Tensor& bias) const;

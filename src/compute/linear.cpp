@@ -134,28 +134,32 @@ void LinearInput::copy(FormatSet formats, int64_t row, const LinearInput& from, 
 }
 
 Result<Linear> Linear::create(const Tensor& weight, const Tensor& bias, Arena& memory, ThreadTeam& team) {
+  SLUICE_TRY(Linear linear, waiting(weight, bias));
+  if (!linear.form_) return linear;
+  linear.place(memory.take(linear.packed_bytes()));
+  team.run([&](int thread) { linear.pack(part_of(linear.n_grains(), 1, thread, team.size())); });
+  linear.rows_ = {};
+  return linear;
+}
+
+Result<Linear> Linear::waiting(const Tensor& weight, const Tensor& bias) {
   SLUICE_TRY(const InputFormat format, format_of(weight));
   Linear linear;
   linear.n_in_ = weight.ne[0];
   linear.n_out_ = weight.ne[1];
   linear.format_ = format;
   linear.form_ = kernels::packed_form(weight.type);
-  if (linear.form_) {
-    const kernels::FileRows rows{weight.data, weight.row_bytes, linear.n_in_, linear.n_out_};
-    std::byte* packed = memory.take(kernels::packed_bytes(*linear.form_, linear.n_in_, linear.n_out_));
-    team.run([&](int thread) {
-      const Part groups = part_of((linear.n_out_ + kGrain - 1) / kGrain, 1, thread, team.size());
-      kernels::pack_groups(*linear.form_, rows, groups.begin, groups.end, packed);
-    });
-    linear.packed_ = packed;
-  } else {
-    linear.rows_ = weight;
-  }
+  linear.rows_ = weight;
   if (bias) {
     linear.bias_ = to_f32_vector(bias);
     linear.bias_.resize(static_cast<size_t>((weight.ne[1] + kGrain - 1) / kGrain * kGrain), 0.0f);
   }
   return linear;
+}
+
+void Linear::pack(Part grains) const {
+  const kernels::FileRows rows{rows_.data, rows_.row_bytes, n_in_, n_out_};
+  kernels::pack_groups(*form_, rows, grains.begin, grains.end, packed_);
 }
 
 size_t Linear::packed_bytes() const { return form_ ? kernels::packed_bytes(*form_, n_in_, n_out_) : 0; }

@@ -78,9 +78,20 @@ class Linear {
   // of the others the tensor must outlive this. `memory` must outlive this.
   static Result<Linear> create(const Tensor& weight, const Tensor& bias, Arena& memory, ThreadTeam& team);
 
+  // The same, but a type with a packed form waits in the file: it has no place, and is not packed. `weight` must
+  // outlive this, or the last packing.
+  static Result<Linear> waiting(const Tensor& weight, const Tensor& bias);
+  const Tensor& waiting() const { return rows_; }
+  // Where it is to be packed, packed_bytes() from there on; any earlier place is forgotten.
+  void place(std::byte* at) { packed_ = at; }
+  // Packs these of its grains of outputs. May be called for different ones by several threads at once.
+  int64_t n_grains() const { return (n_out_ + kGrain - 1) / kGrain; }
+  void pack(Part grains) const;
+
   // Whether the tensor that it was made of is no longer needed.
   bool is_packed() const { return form_.has_value(); }
-  size_t packed_bytes() const;  // 0 if it isn't
+  size_t packed_bytes() const;                                    // 0 if it isn't
+  bool is_there() const { return !form_ || packed_ != nullptr; }  // else it waits for a place
 
   int64_t n_in() const { return n_in_; }
   int64_t n_out() const { return n_out_; }
@@ -98,8 +109,8 @@ class Linear {
   void multiply_by_vec_dot(const LinearInput& x, Part outputs, Part rows, Target target) const;
 
   std::optional<kernels::WeightForm> form_;  // of packed_
-  const std::byte* packed_ = nullptr;
-  Tensor rows_;              // the file's, of types without a packed form
+  std::byte* packed_ = nullptr;
+  Tensor rows_;              // the file's, of types without a packed form, and of what waits
   std::vector<float> bias_;  // padded to whole grains
 };
 

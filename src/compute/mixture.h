@@ -20,6 +20,8 @@ struct FeedForward {
   Linear gate, up, down;
 };
 
+class ExpertPool;
+
 // Of experts that stand beside a dense network, each behind norms of its own:
 //   x += norm(dense_post(dense(norm(x))) + experts_post(sum over e of w_e network_e(experts(x)))), chosen by router(x)
 struct NormsBesideDense {
@@ -36,6 +38,8 @@ struct Mixture {
   FormatSet formats;                  // of the networks' inputs
   MixtureParameters rules;
   std::optional<NormsBesideDense> beside_dense;
+  ExpertPool* pool = nullptr;  // that its experts are in, from this one on; null: all are packed
+  int32_t first_in_pool = 0;
 
   bool has_shared() const { return rules.d_shared > 0; }
   bool is_shared(int32_t network) const { return network >= rules.n_experts; }

@@ -8,6 +8,7 @@
 #include "pipeline/cost_model.h"
 #include "pipeline/ending.h"
 #include "pipeline/lazy_runner.h"
+#include "pipeline/stage_memory.h"
 
 namespace sluice {
 
@@ -202,7 +203,9 @@ Result<Stage> make_stage(const StageRecipe& recipe) {
 
 Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineOptions& options) {
   std::vector<Worker> workers;
-  for (const StageRecipe& recipe : recipes_for(model, options)) {
+  std::vector<StageRecipe> recipes = recipes_for(model, options);
+  if (options.memory > 0) SLUICE_TRY_STATUS(fit_experts(recipes, model, options.memory));
+  for (const StageRecipe& recipe : recipes) {
     SLUICE_TRY(Worker worker, make_worker(recipe, model, options.memo));
     if (options.journal > 0) worker.keep_journal(options.journal);
     workers.push_back(std::move(worker));

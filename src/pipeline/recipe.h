@@ -23,6 +23,7 @@ struct PipelineOptions {
   std::vector<std::string> devices = {};        // one a stage; none: that of `stage`. REQUIRES: one device if lazy.
   Activations activations = Activations::kF32;  // between its stages
   int64_t journal = 0;                          // bytes of states that each keeps; 0: it keeps no journal
+  int64_t memory = 0;                           // as fit_experts() has it; 0: all experts are packed
   // Lazy if there is a memo. Several models may share one.
   std::shared_ptr<Memo> memo;
   bool stored = false;  // if lazy: stages in other processes, and messages between them of true size

@@ -1,5 +1,9 @@
 #include "pipeline/stage_memory.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "base/half.h"
 #include "compute/folded_states.h"
 #include "compute/packed_size.h"
@@ -46,6 +50,8 @@ int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
   if (options.with_head) weights += model.head_bytes();
   if (options.device == kCpuDevice)
     weights = static_cast<uint64_t>(static_cast<double>(weights) * packed_growth(model));
+  if (options.device == kCpuDevice && options.expert_memory > 0)
+    weights -= static_cast<uint64_t>(std::max<int64_t>(expert_bytes(model, options.range) - options.expert_memory, 0));
   const HyperParameters& h = model.hparams();
   // With embeddings for each layer a stage reads the first one too, and of the others its part.
   const bool embeds = options.with_embedding || (h.d_per_layer > 0 && options.range.count() > 0);
@@ -55,6 +61,35 @@ int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
                static_cast<uint64_t>(h.n_layers);
   return static_cast<int64_t>(weights) + options.n_cells * bytes_of_cell(h, options.kv, options.range) +
          folded_bytes(h, options.range);
+}
+
+Status fit_experts(std::vector<StageRecipe>& stages, const ModelFile& model, int64_t bytes) {
+  const auto gib = [](int64_t n) { return fmt::format("{:.2f} GiB", static_cast<double>(n) / (1 << 30)); };
+  int64_t all = 0, experts = 0;
+  for (const StageRecipe& stage : stages) {
+    all += bytes_of_stage(stage, model);
+    if (stage.options.device == kCpuDevice) experts += expert_bytes(model, stage.options.range);
+  }
+  if (all <= bytes) return {};
+  const int64_t rest = all - experts;
+  // What every stage can do with: its largest layer's experts, all of which a batch may need.
+  double part = 0.0;
+  for (const StageRecipe& stage : stages)
+    if (const int64_t own = expert_bytes(model, stage.options.range); own > 0)
+      part = std::max(
+          part, static_cast<double>(expert_bytes_of_layer(model, stage.options.range)) / static_cast<double>(own));
+  const int64_t least = rest + static_cast<int64_t>(part * static_cast<double>(experts));
+  if (experts == 0 || bytes < least)
+    return input_error(model.path() + ": --memory: the model needs " + gib(all) +
+                       (experts == 0 ? std::string(" with its cells; it has no experts that could wait in the file")
+                                     : ", and " + gib(least) + " at the least, with a part of its experts"));
+  const double share = static_cast<double>(bytes - rest) / static_cast<double>(experts);
+  for (StageRecipe& stage : stages) {
+    const auto own = static_cast<double>(expert_bytes(model, stage.options.range));
+    if (own > 0 && stage.options.device == kCpuDevice)
+      stage.options.expert_memory = std::max<int64_t>(1, static_cast<int64_t>(share * own));
+  }
+  return {};
 }
 
 // Its layers keep f32.

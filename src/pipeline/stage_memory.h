@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "base/result.h"
 #include "model/head_file.h"
 #include "model/model_file.h"
 #include "wire/recipe.h"
@@ -17,6 +19,10 @@ int64_t bytes_of_cell(const HyperParameters& hparams, KvType kv, LayerRange stag
 // Bytes of what layers without attention hold of a few sequences, and of the nodes of a batch: of all, or of a stage's.
 int64_t folded_bytes(const HyperParameters& hparams);
 int64_t folded_bytes(const HyperParameters& hparams, LayerRange stage);
+
+// Stages of one model keep as many of their experts packed as fit into so many bytes beside all else, in equal parts
+// (StageOptions::expert_memory). The error (kInput) says how many are needed.
+Status fit_experts(std::vector<StageRecipe>& stages, const ModelFile& model, int64_t bytes);
 
 // Bytes of a stage when all of its cells are full: weights, keys and values.
 int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model);

@@ -46,6 +46,7 @@ class Assembler {
     if (parts_.head != nullptr) options.stage.taps = parts_.head->parameters().tapped_layers();
     if (!options_.hosts.empty()) return add_remote_target(options);
     options.journal = parts_.faults.journal;
+    options.memory = static_cast<int64_t>(options_.memory * (1 << 30));
     SLUICE_TRY(auto workers, make_workers(*parts_.model, options));
     pipelines_.push_back({.workers = std::move(workers), .remote = nullptr, .cost = engine_.cost});
     pipelines_.back().remake = [model = parts_.model, options] { return make_workers(*model, options); };

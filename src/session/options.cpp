@@ -26,6 +26,9 @@ Status check_sources(const SessionOptions& options) {
 Status check_hosts(const SessionOptions& options) {
   if (options.executor == ExecutorKind::kMpi && !options.job)
     return input_error("--executor mpi needs ranks: start it by mpirun or srun, as in mpirun -n 4 sluice run …");
+  if (options.memory > 0 && !options.hosts.empty())
+    return input_error(
+        "--memory is of stages in this process; with --hosts each host has its own (sluice stage --memory)");
   if (options.hosts.empty()) {
     if (options.executor == ExecutorKind::kHosts)
       return input_error("--executor hosts needs --hosts, as in --hosts a:7001,b:7001");

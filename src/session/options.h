@@ -76,6 +76,7 @@ struct SessionOptions {
   Compute compute = Compute::kFull;
   std::string memo;     // a file that keeps what lazy runs computed, for stored ones too; empty: none
   int32_t context = 0;  // 0: the model's, at most policy::kDefaultContext
+  double memory = 0;    // GiB of the target's stages in this process; 0: what they need
   KvType kv = KvType::kF16;
   Activations activations = Activations::kF32;  // between stages
   // Seconds from token to token that prompts of others may make of an answer by plain decoding; 0: as it comes.

@@ -84,6 +84,7 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   Result<HeadFile> head_of(const StageRecipe& recipe, const ModelFile& target);
   FetchMeans fetch_means();
   Status set_aside(int64_t bytes);
+  Result<StageRecipe> set_aside_for(const StageRecipe& recipe, const ModelFile& model);
   void keep_journal();
   Status keep_pace(const StageSetup& setup, int32_t d_model);
   Status reach_next(const StageSetup& setup);

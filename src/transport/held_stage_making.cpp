@@ -1,7 +1,9 @@
 // What a held stage, or head, is made of: files that are here or are fetched, and memory.
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
+#include "compute/packed_size.h"
 #include "pipeline/stage_memory.h"
 #include "transport/held_stage.h"
 #include "transport/weights.h"
@@ -32,9 +34,9 @@ Result<MadeStage> HeldStage::made_of(const StageRecipe& recipe, const std::strin
   if (range.first < 0 || range.first > range.last || range.last > model.hparams().n_layers ||
       recipe.options.n_cells < 1)
     return runtime_error("it was sent a recipe of layers that the model does not have");
-  SLUICE_TRY_STATUS(set_aside(bytes_of_stage(recipe, model)));
+  SLUICE_TRY(const StageRecipe fitting, set_aside_for(recipe, model));
   SLUICE_TRY(auto memo, open_memo(recipe, memo_file));
-  SLUICE_TRY(Stage stage, make_stage(recipe, model, std::move(memo)));
+  SLUICE_TRY(Stage stage, make_stage(fitting, model, std::move(memo)));
   return MadeStage{.recipe = recipe,
                    .stage = std::move(stage),
                    .bytes = bytes_,
@@ -42,6 +44,25 @@ Result<MadeStage> HeldStage::made_of(const StageRecipe& recipe, const std::strin
                            model.hparams().name,
                    .d_model = model.hparams().d_model,
                    .in_use = std::move(in_use_)};
+}
+
+// Where not all of its experts fit, a part of them, as large as can be.
+Result<StageRecipe> HeldStage::set_aside_for(const StageRecipe& recipe, const ModelFile& model) {
+  constexpr int64_t kParts = 16;
+  const Status whole = set_aside(bytes_of_stage(recipe, model));
+  if (whole) return recipe;
+  StageRecipe fitting = recipe;
+  const int64_t experts = expert_bytes(model, recipe.options.range);
+  for (int64_t part = kParts - 1; part > 0; --part) {
+    fitting.options.expert_memory = experts * part / kParts;
+    if (fitting.options.expert_memory <= expert_bytes_of_layer(model, recipe.options.range)) break;
+    const int64_t more = std::max<int64_t>(bytes_of_stage(fitting, model) - bytes_, 0);
+    if (!means_.reserve_if_free(more)) continue;
+    bytes_ += more;
+    means_.say(what_ + ": there is room for " + std::to_string(100 * part / kParts) + " % of its experts");
+    return fitting;
+  }
+  return tl::unexpected(whole.error());
 }
 
 Result<MadeStage> HeldStage::made_head(const StageRecipe& recipe) {

@@ -45,6 +45,7 @@ struct StageOptions {
   std::string device = kCpuDevice;
   int32_t width_lock = kWidthLock;  // on a device of ggml's; 0: passes have the rows that there are, and bits move
   int32_t longest_path = 0;         // tokens of one text, guesses included; 0: as many as there are cells
+  int64_t expert_memory = 0;  // on the CPU: bytes for experts, of which those are there that were used last; 0: for all
   Activations activations() const { return rounded.empty() ? Activations::kF32 : Activations::kF16; }
   bool operator==(const StageOptions&) const = default;
 };

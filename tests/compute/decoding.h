@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "compute/packed_size.h"
 #include "compute/stage_runner.h"
 
 namespace sluice::test {
@@ -57,6 +58,7 @@ class Pipeline {
     KvType kv = KvType::kF32;
     std::vector<std::string> devices = {kCpuDevice};  // of the stages; the last one's also of those that follow
     int32_t width_lock = kWidthLock;
+    bool experts_wait = false;  // in the file, but for one more than a layer has
   };
   Pipeline(const ModelFile& model, const Options& options) : model_(model) {
     std::vector<int32_t> edges = {0};
@@ -73,6 +75,8 @@ class Pipeline {
       stage.threads = options.threads;
       stage.device = options.devices[std::min(i, options.devices.size() - 1)];
       stage.width_lock = options.width_lock;
+      const int64_t of_layer = expert_bytes_of_layer(model, stage.range);
+      if (options.experts_wait) stage.expert_memory = of_layer + of_layer / model.hparams().mixture.n_experts + 64;
       auto runner = make_stage_runner(model, stage);
       if (!runner) throw std::runtime_error(runner.error().message);
       stages_.push_back(std::move(*runner));

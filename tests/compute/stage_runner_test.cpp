@@ -225,6 +225,13 @@ TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
       {"experts of qwen2moe, Q4_K", with_experts(q4_k, "qwen2moe"), {.threads = 2, .kv = KvType::kF16}, 3},
       {"experts of qwen3moe, Q8_0", with_experts(q8_0, "qwen3moe"), {.cuts = {1}}, 2},
       {"experts of glm4moe, Q8_0", with_experts(q8_0, "glm4moe"), {.cuts = {1}, .threads = 3}, 3},
+      {"experts that wait", with_experts({}, "qwen2moe"), {.cuts = {1}, .threads = 3, .experts_wait = true}, 3},
+      {"experts that wait, Q4_K", with_experts(q4_k, "qwen3moe"), {.threads = 2, .experts_wait = true}, 2},
+      {"experts with biases that wait",
+       with_experts(mxfp4, "gpt-oss"),
+       {.cuts = {2}, .threads = 2, .experts_wait = true},
+       3},
+      {"experts beside a dense network that wait", with_experts(q8_0, "gemma4"), {.experts_wait = true}, 2},
       {"gpt-oss, MXFP4", with_experts(mxfp4, "gpt-oss"), {.cuts = {1}, .threads = 2, .kv = KvType::kF16}, 3},
       {"experts of qwen3moe, Q3_K", with_experts(q3_k, "qwen3moe"), {.threads = 2}, 2},
       {"experts of qwen3moe, NVFP4 by ggml's products", with_experts(nvfp4, "qwen3moe"), {.threads = 2}, 2},
@@ -392,6 +399,12 @@ TEST(StageRunner, RefusesOptionsThatDoNotFitTheModel) {
   EXPECT_FALSE(make_stage_runner(model, {.range = {0, 4}}));
   EXPECT_FALSE(make_stage_runner(model, {.range = {0, 2}, .n_cells = 4, .taps = {3}}));
   EXPECT_FALSE(make_stage_runner(model, {.range = {0, 2}, .n_cells = 4, .threads = 0}));
+  const ModelFile experts = open_model(write_tiny_model(with_experts({}, "qwen3moe"), temp_path("experts.gguf")));
+  const auto cramped = make_stage_runner(experts, {.range = {0, 4}, .n_cells = 4, .expert_memory = 1000});
+  ASSERT_FALSE(cramped);
+  EXPECT_EQ(cramped.error().message, experts.path() +
+                                         ": the experts of a layer need 1 MiB of memory, and 1 MiB are left for all: "
+                                         "give more by --memory");
   const std::string path = write_tiny_model(sharing_model({}), temp_path("sharing.gguf"));
   const auto refused = make_stage_runner(open_model(path), {.range = {5, 9}, .with_embedding = false, .n_cells = 4});
   ASSERT_FALSE(refused);

@@ -1,0 +1,56 @@
+#include "pipeline/stage_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "compute/packed_size.h"
+#include "pipeline/recipe.h"
+#include "support/tiny_model.h"
+
+namespace sluice::test {
+namespace {
+
+ModelFile open(const TinyModelSpec& spec) {
+  return ModelFile::open(write_tiny_model(spec, temp_path("memory.gguf"))).value();
+}
+
+std::vector<StageRecipe> two_stages(const ModelFile& model) {
+  return recipes_for(model, {.cuts = {{0, 1}, {1, 4}}, .stage = {.n_cells = 100}});
+}
+
+int64_t bytes_of(const std::vector<StageRecipe>& stages, const ModelFile& model) {
+  return std::accumulate(stages.begin(), stages.end(), int64_t{0},
+                         [&](int64_t sum, const StageRecipe& stage) { return sum + bytes_of_stage(stage, model); });
+}
+
+// With a dense layer in front, as glm4moe has.
+TEST(StageMemory, ExpertsGetWhatIsLeftInEqualParts) {
+  const ModelFile model = open(with_experts({}, "glm4moe"));
+  const int64_t experts = expert_bytes(model, {0, 4}), of_layer = expert_bytes_of_layer(model, {1, 4});
+  EXPECT_EQ(expert_bytes(model, {0, 1}), 0);
+  EXPECT_EQ(experts, 3 * of_layer);
+  std::vector<StageRecipe> stages = two_stages(model);
+  const int64_t all = bytes_of(stages, model);
+  ASSERT_TRUE(fit_experts(stages, model, all));
+  EXPECT_EQ(stages[1].options.expert_memory, 0) << "all of them";
+  ASSERT_TRUE(fit_experts(stages, model, all - experts / 2));
+  EXPECT_EQ(stages[0].options.expert_memory, 0) << "it has none";
+  EXPECT_NEAR(static_cast<double>(stages[1].options.expert_memory), static_cast<double>(experts) / 2, 2);
+  EXPECT_NEAR(static_cast<double>(bytes_of(stages, model)), static_cast<double>(all - experts / 2), 2);
+}
+
+TEST(StageMemory, WithoutRoomForALayersExpertsItSaysHowMuchItTakes) {
+  const ModelFile model = open(with_experts({}, "qwen3moe")), dense = open({});
+  std::vector<StageRecipe> stages = two_stages(model), of_dense = two_stages(dense);
+  const Status tight = fit_experts(stages, model, bytes_of(stages, model) / 8);
+  ASSERT_FALSE(tight);
+  EXPECT_NE(tight.error().message.find("memory.gguf: --memory: the model needs"), std::string::npos);
+  EXPECT_NE(tight.error().message.find("at the least, with a part of its experts"), std::string::npos);
+  const Status none = fit_experts(of_dense, dense, 1000);
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("it has no experts that could wait in the file"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice::test
