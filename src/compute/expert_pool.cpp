@@ -58,7 +58,6 @@ void ExpertPool::place(Expert& expert, int32_t slot) {
     at += in_lines(matrix->packed_bytes());
     to_pack_.push_back(matrix);
   }
-  ++n_packed_;
 }
 
 bool ExpertPool::lacks_some(const Mixture& mixture, std::span<const ExpertGroups::Group> wanted) const {

@@ -26,19 +26,17 @@ class ExpertPool {
   // experts of one layer, which a batch may need at the same time.
   Status begin(ThreadTeam& team);
 
-  // Which of these networks of a mixture are not packed, to be asked by every thread of a team: they get the same
+  // Whether one of these networks of a mixture is not packed, to be asked by every thread of a team: they get the same
   // answer as long as nobody makes room.
   bool lacks_some(const Mixture& mixture, std::span<const ExpertGroups::Group> wanted) const;
-  // By one thread, while the others wait: those that are wanted have places. Then the matrices that have to be packed,
-  // by whoever likes, are waiting_for_pack().
+  // By one thread, while the others wait: those that are wanted have places. Then the matrices to_pack() are to be
+  // packed, by whoever likes.
   void make_room(const Mixture& mixture, std::span<const ExpertGroups::Group> wanted);
   std::span<const Linear* const> to_pack() const { return to_pack_; }
   // By one thread: they are packed, and their pages of the file are not needed any more.
   void packed();
   // By one thread: they are used now.
   void use(const Mixture& mixture, std::span<const ExpertGroups::Group> wanted);
-
-  int64_t n_packed() const { return n_packed_; }  // so far, those that were packed again among them
 
  private:
   struct Expert {
@@ -62,7 +60,6 @@ class ExpertPool {
   std::vector<int32_t> in_slot_;  // the expert, or -1
   std::vector<const Linear*> to_pack_;
   uint64_t time_ = 0;
-  int64_t n_packed_ = 0;
 };
 
 }  // namespace sluice
