@@ -36,6 +36,8 @@ gpu_bench [options] WHAT...
   --plain-graphs     passes without ggml's scheduler
   --json FILE        results, one a line, as they come; added to what is there
 
+SLUICE_GGML names a folder whose libggml-*.so are loaded too.
+
 Examples:
   gpu_bench --list
   gpu_bench --device CUDA0 --json h100.jsonl check links
@@ -160,6 +162,7 @@ int main(int argc, char** argv) {
           if (level == GGML_LOG_LEVEL_ERROR || level == GGML_LOG_LEVEL_WARN) std::cerr << text;
         },
         nullptr);
+    if (const char* folder = std::getenv("SLUICE_GGML"); folder != nullptr) ggml_backend_load_all_from_path(folder);
     if (line.help) {
       std::cout << gpu::kHelp;
     } else if (line.list) {

@@ -20,12 +20,9 @@ void keep_keys_and_values(Operations& operations, Layer& layer) {
   operations.turn_and_keep_keys(layer);
 }
 
-// The layer's work on x, when its first norm has been taken.
+// The layer's work on x, when what its rows attend to is known.
 template <class Operations, class Layer, class States>
-void block_after_norm(Operations& operations, Layer& layer, States x) {
-  operations.project(layer);
-  operations.turn_and_keep(layer);
-  operations.attend(layer);
+void block_after_attention(Operations& operations, Layer& layer, States x) {
   operations.add_attended(layer, x);
   operations.normalise(x, layer.ffn_norm, layer.ffn_formats);
   if (layer.mixture) {
@@ -35,6 +32,15 @@ void block_after_norm(Operations& operations, Layer& layer, States x) {
     operations.add_gated(layer, x);
   }
   operations.finish(layer, x);
+}
+
+// The same, when its first norm has been taken.
+template <class Operations, class Layer, class States>
+void block_after_norm(Operations& operations, Layer& layer, States x) {
+  operations.project(layer);
+  operations.turn_and_keep(layer);
+  operations.attend(layer);
+  block_after_attention(operations, layer, x);
 }
 
 template <class Operations, class Layer, class States>

@@ -47,6 +47,15 @@ class CpuBlock {
   void begin(std::span<const BlockRow> rows, const FoldedStates* states = nullptr);
   void begin(int64_t n_rows);
 
+  // Of the rows at hand, where another has projected them: what a gated delta net's products gave goes here, [rows,
+  // projected_width], and what its rows attend to is found there, [rows, value_width].
+  std::span<float> delta_projections() {
+    return {deltas_.projected.as<float>(), static_cast<size_t>(n_rows_ * deltas_.stride)};
+  }
+  std::span<const float> delta_attended() const {
+    return {attended_.as<float>(), static_cast<size_t>(n_rows_ * delta_.value_width())};
+  }
+
   // One thread's way through the operations. All threads call the same ones in the same order, and each operation
   // returns when the next one may read what it has left.
   class Thread {
@@ -81,6 +90,9 @@ class CpuBlock {
     void add_mixture(const Layer& layer, float* x);
     // What compute/per_layer_embedding.h says, and the layer's scale.
     void finish(const Layer& layer, float* x);
+    // Of a gated delta net, turn_and_keep() and attend().
+    void convolve(const DeltaNet& delta);
+    void fold(const DeltaNet& delta);
     // y = input W^T, or with a cap what comes of it by HyperParameters::logit_cap. y: [rows, n_out]. Is the last
     // operation of a region.
     void product(const Linear& weight, float* y, float cap = 0.0f);
@@ -98,9 +110,7 @@ class CpuBlock {
     void take_queries_out(int64_t row);
     void gate_attended(Part rows, Part heads);
     void project(const DeltaNet& delta);
-    void convolve(const DeltaNet& delta);
     void convolve(const DeltaNet& delta, int64_t row, int64_t head);
-    void fold(const DeltaNet& delta);
     void fold(const DeltaNet& delta, const FoldedStates::Work& work, int64_t head);
     void fold_row(const DeltaNet& delta, const FoldedStates::Step& step, int64_t head, int64_t key_head,
                   const float* from, float* to);
@@ -240,7 +250,7 @@ class CpuBlock {
   LatentRows latents_;    // of a model with latent attention
   Memory gated_queries_;  // [rows, heads * 2 * head_dim], of a model whose queries come with gates
   struct DeltaRows {
-    int64_t stride = 0;                   // of `projected`: mixed_width, value_width and 2 value_heads
+    int64_t stride = 0;                   // of `projected`: DeltaNetParameters::projected_width
     Memory projected;                     // [rows, stride]
     Memory convolved;                     // [rows, mixed_width]: queries, keys, values
     std::vector<float> zeros;             // [head_dim, head_dim], or what a tap that is not there reads

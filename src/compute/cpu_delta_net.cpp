@@ -19,7 +19,7 @@ float softplus(float x) {
 void CpuBlock::reserve_for_delta_nets() {
   if (delta_.layers.empty()) return;
   const int64_t n = delta_.head_dim;
-  deltas_.stride = delta_.mixed_width() + delta_.value_width() + 2 * delta_.n_value_heads;
+  deltas_.stride = delta_.projected_width();
   deltas_.zeros.assign(static_cast<size_t>(n * n), 0.0f);
   const float root = std::sqrt(static_cast<float>(n));
   deltas_.of_query.assign(static_cast<size_t>(n), 1.0f / static_cast<float>(n));
@@ -31,7 +31,7 @@ void CpuBlock::Thread::project(const DeltaNet& delta) {
   float* const mixed = rows.projected.as<float>();
   float* const gate = mixed + b_.delta_.mixed_width();
   float* const intake = gate + b_.delta_.value_width();
-  if (delta.keeps_apart())
+  if (delta.keeps_apart)
     return project({{&delta.mixed, mixed, rows.stride},
                     {&delta.output_gate, gate, rows.stride},
                     {&delta.intake, intake, rows.stride},
@@ -149,7 +149,7 @@ void CpuBlock::Thread::fold_row(const DeltaNet& delta, const FoldedStates::Step&
   float* const gate = projected + shape.mixed_width() + head * n;
   const float* const logits = projected + shape.mixed_width() + shape.value_width();
   // Together, those of a key head's value heads lie side by side.
-  const int64_t share = delta.keeps_apart() ? shape.n_value_heads : shape.n_value_heads / shape.n_key_heads;
+  const int64_t share = delta.keeps_apart ? shape.n_value_heads : shape.n_value_heads / shape.n_key_heads;
   const float* const intake = logits + head / share * 2 * share + head % share;
   const float keep = intake[share] + delta.keep_bias[static_cast<size_t>(head)];
   const float* const q = b_.deltas_.convolved.as<float>() + step.row * shape.mixed_width() + key_head * n;

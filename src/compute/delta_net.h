@@ -16,12 +16,11 @@ namespace sluice {
 
 struct DeltaNet {
   Linear mixed, output_gate;       // [mixed_width, d_model], [value_width, d_model]
-  Linear intake, keep;             // [value_heads, d_model]; or intake has both, and keep is empty
+  Linear intake, keep;             // [value_heads, d_model], or if it isn't kept apart intake has both
   std::vector<float> convolution;  // [taps, mixed_width], a token's own last
   std::vector<float> keep_bias, keep_factor, norm;
+  bool keeps_apart = false;
   int32_t index = 0;  // among such layers of its stage
-
-  bool keeps_apart() const { return keep.n_out() > 0; }
 };
 
 }  // namespace sluice

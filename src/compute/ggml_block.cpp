@@ -3,7 +3,22 @@
 #include <cmath>
 #include <limits>
 
+#include "compute/block.h"
+
 namespace sluice {
+
+namespace {
+
+// The same memory, as rows of another type. REQUIRES: its rows lie one behind another.
+ggml_tensor* reread(ggml_context* context, ggml_tensor* matrix, ggml_type type) {
+  ggml_tensor* made = ggml_view_2d(context, matrix, matrix->ne[0], matrix->ne[1], matrix->nb[1], 0);
+  made->type = type;
+  made->nb[0] = ggml_type_size(type);
+  made->ne[0] = static_cast<int64_t>(matrix->nb[1] / made->nb[0]);
+  return made;
+}
+
+}  // namespace
 
 ggml_tensor* GgmlBlock::product(const GgmlLinear& weight) const {
   ggml_tensor* y = ggml_mul_mat(context_, weight.weight, input_);
@@ -28,8 +43,33 @@ void GgmlBlock::normalise(States x, ggml_tensor* weight, GgmlLayer::NoFormats) {
 void GgmlBlock::project(const GgmlLayer& layer) {
   if (layer.latent) return project(*layer.latent);
   q_ = product(layer.q);
+  if (h_.gated_attention) {
+    gates_ = ggml_sigmoid(context_, part_of_queries(q_, 1));
+    q_ = part_of_queries(q_, 0);
+  }
   k_ = product(layer.k);
   v_ = product(layer.v);
+}
+
+// [rows, heads * head_dim], of queries each of which comes before its gate.
+ggml_tensor* GgmlBlock::part_of_queries(ggml_tensor* both, int64_t part) const {
+  const size_t head = ggml_row_size(both->type, h_.head_dim);
+  ggml_tensor* x = ggml_view_3d(context_, both, h_.head_dim, h_.n_heads, rows(), 2 * head, both->nb[1],
+                                static_cast<size_t>(part) * head);
+  return ggml_cont_2d(context_, x, int64_t{h_.head_dim} * h_.n_heads, rows());
+}
+
+ggml_tensor* GgmlBlock::projected(const GgmlLayer& layer, States x) {
+  const GgmlDeltaNet& delta = *layer.delta;
+  normalise(x, layer.attention_norm);
+  ggml_tensor* all = ggml_concat(context_, product(delta.mixed), product(delta.output_gate), 0);
+  all = ggml_concat(context_, all, product(delta.intake), 0);
+  return delta.keep.weight == nullptr ? all : ggml_concat(context_, all, product(delta.keep), 0);
+}
+
+void GgmlBlock::go_on_after_folding(const GgmlLayer& layer, States x) {
+  input_ = inputs_.attended;
+  block_after_attention(*this, layer, x);
 }
 
 // k_ becomes the latents, each with the part of the keys that turns.
@@ -98,16 +138,21 @@ ggml_tensor* GgmlBlock::asked() const {
   return ggml_reshape_4d(context_, q, h_.head_dim, 1, h_.n_heads, inputs_.mask->ne[3]);
 }
 
-// The keys, or values, that they see, of each head the first `width`. With paths: [queries, kv_heads, n, width] f32,
-// each query's own in the order of its path; else [kv_heads, n, width] for all, as they are kept.
-ggml_tensor* GgmlBlock::seen(ggml_tensor* cells, int64_t width) const {
+// [queries * n, kv_heads * head_dim]: the cells of each query's path in its order.
+ggml_tensor* GgmlBlock::gathered(ggml_tensor* cells) const {
+  if (cells->type != GGML_TYPE_F16 || !inputs_.gathers_pairs) return ggml_get_rows(context_, cells, inputs_.paths);
+  ggml_tensor* pairs = ggml_get_rows(context_, reread(context_, cells, GGML_TYPE_I32), inputs_.paths);
+  return reread(context_, pairs, GGML_TYPE_F16);
+}
+
+// The keys, or values, that they see. With paths: [queries, kv_heads, n, head_dim], each query's own in the order of
+// its path; else [kv_heads, n, head_dim] for all, as they are kept.
+ggml_tensor* GgmlBlock::seen(ggml_tensor* cells) const {
   const int64_t n = inputs_.mask->ne[0];
   ggml_tensor* all = inputs_.paths == nullptr ? ggml_view_3d(context_, cells, h_.head_dim, h_.n_kv_heads, n,
                                                              ggml_row_size(cells->type, h_.head_dim), cells->nb[1], 0)
-                                              : ggml_reshape_4d(context_, ggml_get_rows(context_, cells, inputs_.paths),
-                                                                h_.head_dim, h_.n_kv_heads, n, inputs_.mask->ne[3]);
-  if (width < h_.head_dim)
-    all = ggml_view_4d(context_, all, width, all->ne[1], all->ne[2], all->ne[3], all->nb[1], all->nb[2], all->nb[3], 0);
+                                              : ggml_reshape_4d(context_, gathered(cells), h_.head_dim, h_.n_kv_heads,
+                                                                n, inputs_.mask->ne[3]);
   return ggml_permute(context_, all, 0, 2, 1, 3);
 }
 
@@ -116,12 +161,16 @@ void GgmlBlock::attend(const GgmlLayer& layer) {
   const float scale =
       h_.attention_scale > 0.0F ? h_.attention_scale : 1.0F / std::sqrt(static_cast<float>(h_.head_dim));
   const int64_t value_dim = h_.latent ? h_.latent.rank : h_.head_dim;
-  ggml_tensor* out = ggml_flash_attn_ext(context_, asked(), seen(keys_, h_.head_dim), seen(values_, value_dim), mask,
-                                         scale, 0.0F, h_.attention_cap);
+  ggml_tensor* keys = seen(keys_);
+  ggml_tensor* values = values_ != keys_ ? seen(values_)
+                                         : ggml_view_4d(context_, keys, value_dim, keys->ne[1], keys->ne[2],
+                                                        keys->ne[3], keys->nb[1], keys->nb[2], keys->nb[3], 0);
+  ggml_tensor* out = ggml_flash_attn_ext(context_, asked(), keys, values, mask, scale, 0.0F, h_.attention_cap);
   if (layer.sinks != nullptr) ggml_flash_attn_ext_add_sinks(out, layer.sinks);
   ggml_prec_set_acc(out, GGML_PREC_F32);
   const int64_t width = value_dim * h_.n_heads;
   input_ = ggml_view_2d(context_, out, width, rows(), ggml_row_size(out->type, width), 0);
+  if (h_.gated_attention) input_ = ggml_mul(context_, input_, gates_);
 }
 
 void GgmlBlock::add_attended(const GgmlLayer& layer, States x) {

@@ -35,6 +35,11 @@ struct GgmlLatentAttention {
   ggml_tensor *k_b = nullptr, *v_b = nullptr;  // [heads, rank, key], [heads, value, rank]
 };
 
+// The products of a gated delta net (compute/delta_net.h), of which a device computes no more.
+struct GgmlDeltaNet {
+  GgmlLinear mixed, output_gate, intake, keep;  // keep may have no weight
+};
+
 // A layer on a device. Norms are f32; those of queries and keys may be null.
 struct GgmlLayer {
   struct NoFormats {};  // ggml chooses how inputs of products are rounded
@@ -43,11 +48,12 @@ struct GgmlLayer {
   ggml_tensor* sinks = nullptr;                                          // [heads] f32 or null
   bool has_window = false;
   GgmlLinear q, k, v;                         // or
-  std::optional<GgmlLatentAttention> latent;  // of latents
+  std::optional<GgmlLatentAttention> latent;  // of latents; or
+  std::optional<GgmlDeltaNet> delta;          // no attention
   GgmlLinear attention_out;
   GgmlLinear gate, up, down;           // or
   std::optional<GgmlMixture> mixture;  // of experts
-  // [cells, kv_heads * head_dim] f16 or f32; no values where they lie in the keys.
+  // [cells, kv_heads * head_dim] f16 or f32; no values where they lie in the keys, nothing without attention.
   ggml_tensor *keys = nullptr, *values = nullptr;
   NoFormats qkv_formats, ffn_formats;
 };
@@ -59,10 +65,14 @@ struct GgmlInputs {
   ggml_tensor* written = nullptr;    // [rows] i64: the cells that rows' keys and values go to
   // [queries, n] i32, flat: the cells of each row's path in its order, then any. Null: rows see cells 0 … n - 1.
   ggml_tensor* paths = nullptr;
+  // Whether the device gathers numbers of i32: then two of f16 go as one, and stay what they are. Else they become f32.
+  bool gathers_pairs = false;
   // 0 for those of the path, else minus infinity: [queries, 1, 1, n] f16 with paths, else [rows, n].
   ggml_tensor* mask = nullptr;
   // The same for layers with a window, which hides what lies before it. Null: no layer has one.
   ggml_tensor* window_mask = nullptr;
+  // [rows, value_width] f32: what rows attend to in a layer that folds its past, if the pass begins behind that.
+  ggml_tensor* attended = nullptr;
   // [queries] i32: with paths attention may have more queries than there are rows, which come first. Null: as many.
   ggml_tensor* queries = nullptr;
 };
@@ -86,6 +96,11 @@ class GgmlBlock {
   void add_mixture(const GgmlLayer& layer, States x);
   void finish(const GgmlLayer&, States) {}  // layers that do more are refused (compute/stage_runner.cpp)
 
+  // A layer that folds its past, as far as to what its products give: [rows, projected_width].
+  ggml_tensor* projected(const GgmlLayer& layer, States x);
+  // And the rest of it, from GgmlInputs::attended on.
+  void go_on_after_folding(const GgmlLayer& layer, States x);
+
   // Of the input: W x + b.
   ggml_tensor* product(const GgmlLinear& weight) const;
   // cap * tanh(x / cap); x itself if cap is 0.
@@ -103,9 +118,11 @@ class GgmlBlock {
   ggml_tensor* values_of(const GgmlLatentAttention& latent) const;
   ggml_tensor* rotate(ggml_tensor* x, const RopeParameters& rope) const;
   ggml_tensor* turn(const GgmlLayer& layer, ggml_tensor* heads, int32_t n, ggml_tensor* norm) const;
+  ggml_tensor* part_of_queries(ggml_tensor* both, int64_t part) const;
   ggml_tensor* keep(ggml_tensor* cells, ggml_tensor* rows) const;
   ggml_tensor* asked() const;
-  ggml_tensor* seen(ggml_tensor* cells, int64_t width) const;
+  ggml_tensor* gathered(ggml_tensor* cells) const;
+  ggml_tensor* seen(ggml_tensor* cells) const;
   int64_t rows() const { return inputs_.positions->ne[0]; }
 
   ggml_context* context_;
@@ -114,6 +131,7 @@ class GgmlBlock {
   ggml_tensor* rope_factors_;
   ggml_tensor* input_ = nullptr;  // of the next products: [rows, width]
   ggml_tensor *q_ = nullptr, *k_ = nullptr, *v_ = nullptr;
+  ggml_tensor* gates_ = nullptr;                     // of queries that come with gates: [rows, heads * head_dim]
   ggml_tensor *keys_ = nullptr, *values_ = nullptr;  // the cells, written
 };
 

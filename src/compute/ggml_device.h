@@ -58,6 +58,14 @@ class GgmlDevice {
   bool is_lost() const { return is_lost_; }
   // What is lost can't be given back.
   void let_go() { static_cast<void>(backend_.release()); }
+  // Queued: what is sent must stay, and what is fetched is not there, until wait() has returned.
+  void send(ggml_tensor* to, const void* values, size_t bytes) const {
+    ggml_backend_tensor_set_async(backend_.get(), to, values, 0, bytes);
+  }
+  void fetch(const ggml_tensor* from, void* values, size_t bytes) const {
+    ggml_backend_tensor_get_async(backend_.get(), from, values, 0, bytes);
+  }
+  void wait() const { ggml_backend_synchronize(backend_.get()); }
   bool supports(const ggml_tensor* operation) const { return ggml_backend_supports_op(backend_.get(), operation); }
 
   // Room for a context's tensors; null if there are none. Errors (kRuntime) name the device, `what` they are, and how

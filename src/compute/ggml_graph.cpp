@@ -16,10 +16,14 @@ ggml_tensor* GgmlGraph::input(ggml_type type, int64_t ne0, int64_t ne1, int64_t 
   return tensor;
 }
 
-void GgmlGraph::end(ggml_tensor* output) {
-  output_ = output;
+void GgmlGraph::keep(ggml_tensor* output) {
   ggml_set_output(output);
   ggml_build_forward_expand(graph_, output);
+}
+
+void GgmlGraph::end(ggml_tensor* output) {
+  output_ = output;
+  keep(output);
 }
 
 Status GgmlGraph::check(const GgmlDevice& device) const {
@@ -42,7 +46,7 @@ void GgmlGraph::place(ggml_gallocr_t allocator) {
 }
 
 void GgmlGraph::compute(const GgmlDevice& device) {
-  const ggml_status status = ggml_backend_graph_compute(device.backend(), graph_);
+  const ggml_status status = ggml_backend_graph_compute_async(device.backend(), graph_);
   if (status != GGML_STATUS_SUCCESS)
     throw std::runtime_error(std::string("a pass on ") + device.name() + " came to nothing, " +
                              ggml_status_to_string(status));

@@ -15,6 +15,8 @@ class GgmlGraph {
   ggml_context* context() { return context_.get(); }
   ggml_tensor* input(ggml_type type, int64_t ne0, int64_t ne1 = 1, int64_t ne2 = 1, int64_t ne3 = 1);
   void end(ggml_tensor* output);
+  // Another output, before the end.
+  void keep(ggml_tensor* output);
 
   // Whether the device has all its operations. The error (kInput) names one that it lacks.
   Status check(const GgmlDevice& device) const;
@@ -25,7 +27,7 @@ class GgmlGraph {
   // are set after this, and the output is read before another of them is computed. REQUIRES: reserve() of it or a
   // larger one.
   void place(ggml_gallocr_t allocator);
-  // Throws std::runtime_error if that fails.
+  // Queues it, as GgmlDevice::send(). Throws std::runtime_error if that fails.
   void compute(const GgmlDevice& device);
 
   ggml_tensor* output() const { return output_; }

@@ -27,13 +27,6 @@ int32_t all_cells(const StageOptions& options) {
   return static_cast<int32_t>(options.width_lock > 0 ? n : round_up(n, kLeastCells));
 }
 
-// Unless no operation reads it: then it has no place.
-template <class T>
-void send(ggml_tensor* to, const std::vector<T>& values) {
-  if (to == nullptr || to->buffer == nullptr) return;
-  ggml_backend_tensor_set(to, values.data(), 0, values.size() * sizeof(T));
-}
-
 size_t numbers(size_t rows, int32_t width) { return rows * static_cast<size_t>(width); }
 
 }  // namespace
@@ -49,7 +42,7 @@ int32_t ggml_pass_rows(int64_t n) {
 }
 
 Result<std::unique_ptr<GgmlLayers>> GgmlLayers::create(const ModelFile& model, const StageOptions& options,
-                                                       std::vector<LayerRange> parts) {
+                                                       std::vector<GgmlPart> parts) {
   SLUICE_TRY(GgmlDevice device, GgmlDevice::open(options.device, options.threads));
   SLUICE_TRY(const StageWeights weights, model.map(options.range, /*with_embedding=*/false, options.with_head));
   std::unique_ptr<GgmlLayers> layers(new GgmlLayers(std::move(device), model, options, std::move(parts)));
@@ -59,7 +52,7 @@ Result<std::unique_ptr<GgmlLayers>> GgmlLayers::create(const ModelFile& model, c
 }
 
 GgmlLayers::GgmlLayers(GgmlDevice device, const ModelFile& model, const StageOptions& options,
-                       std::vector<LayerRange> parts)
+                       std::vector<GgmlPart> parts)
     : device_(std::move(device)),
       h_(model.hparams()),
       options_(options),
@@ -125,6 +118,13 @@ GgmlLatentAttention GgmlLayers::declare_latent_attention(const LayerWeights& w) 
           .v_b = declare_matrix(w.v_b)};
 }
 
+GgmlDeltaNet GgmlLayers::declare_delta_net(const LayerWeights& w) {
+  return {.mixed = declare(w.mixed),
+          .output_gate = declare(w.output_gate),
+          .intake = declare(w.intake_and_keep ? w.intake_and_keep : w.intake),
+          .keep = declare(w.keep)};
+}
+
 GgmlLayer GgmlLayers::declare(const LayerWeights& w) {
   const auto cells = [&] {
     const auto type = options_.kv == KvType::kF16 ? GGML_TYPE_F16 : GGML_TYPE_F32;
@@ -142,13 +142,14 @@ GgmlLayer GgmlLayers::declare(const LayerWeights& w) {
           .k = declare(w.k, w.k_bias),
           .v = declare(w.v, w.v_bias),
           .latent = w.kv_a ? std::optional(declare_latent_attention(w)) : std::nullopt,
+          .delta = w.mixed ? std::optional(declare_delta_net(w)) : std::nullopt,
           .attention_out = declare(w.attention_out, w.attention_out_bias),
           .gate = declare(w.gate, w.gate_bias),
           .up = declare(w.up, w.up_bias),
           .down = declare(w.down, w.down_bias),
           .mixture = w.router ? std::optional(declare_mixture(w)) : std::nullopt,
-          .keys = cells(),
-          .values = h_.latent ? nullptr : cells()};
+          .keys = w.mixed ? nullptr : cells(),
+          .values = w.mixed || h_.latent ? nullptr : cells()};
 }
 
 Status GgmlLayers::load(const StageWeights& weights) {
@@ -172,7 +173,8 @@ Status GgmlLayers::load(const StageWeights& weights) {
     weights.release(*matrix);
   }
   for (const auto& [to, vector] : vectors_) {
-    send(to, to_f32_vector(*vector));
+    const std::vector<float> values = to_f32_vector(*vector);
+    ggml_backend_tensor_set(to, values.data(), 0, values.size() * sizeof(float));
   }
   const size_t first = is_locked() ? static_cast<size_t>(spare_cell(options_)) : 0;
   for (const GgmlLayer& layer : layers_)  // a masked number must be a number
@@ -188,24 +190,36 @@ Status GgmlLayers::load(const StageWeights& weights) {
 
 // --- passes
 
-std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build(LayerRange part, Shape shape) {
+std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build(const GgmlPart& part, Shape shape) {
   const size_t of_layer = kNodesOfLayer + kNodesOfExpert * static_cast<size_t>(h_.mixture.n_used);
-  auto pass = std::make_unique<Pass>(of_layer * static_cast<size_t>(part.count()) + kNodes);
+  auto pass = std::make_unique<Pass>(of_layer * static_cast<size_t>(part.range.count()) + kNodes);
   GgmlGraph& graph = pass->graph;
-  pass->inputs = {.hidden = graph.input(GGML_TYPE_F32, h_.d_model, shape.rows),
-                  .positions = graph.input(GGML_TYPE_I32, shape.rows),
-                  .written = graph.input(GGML_TYPE_I64, shape.rows),
-                  .paths = is_locked() ? graph.input(GGML_TYPE_I32, int64_t{shape.cells} * queries(shape)) : nullptr,
-                  .mask = is_locked() ? graph.input(GGML_TYPE_F16, shape.cells, 1, 1, queries(shape))
-                                      : graph.input(GGML_TYPE_F16, shape.cells, shape.rows),
-                  .window_mask = h_.window == 0 ? nullptr
-                                 : is_locked()  ? graph.input(GGML_TYPE_F16, shape.cells, 1, 1, queries(shape))
-                                                : graph.input(GGML_TYPE_F16, shape.cells, shape.rows),
-                  .queries = queries(shape) > shape.rows ? graph.input(GGML_TYPE_I32, queries(shape)) : nullptr};
+  pass->inputs = {
+      .hidden = graph.input(GGML_TYPE_F32, h_.d_model, shape.rows),
+      .positions = graph.input(GGML_TYPE_I32, shape.rows),
+      .written = graph.input(GGML_TYPE_I64, shape.rows),
+      .paths = is_locked() ? graph.input(GGML_TYPE_I32, int64_t{shape.cells} * queries(shape)) : nullptr,
+      .gathers_pairs = gathers_pairs_,
+      .mask = is_locked() ? graph.input(GGML_TYPE_F16, shape.cells, 1, 1, queries(shape))
+                          : graph.input(GGML_TYPE_F16, shape.cells, shape.rows),
+      .window_mask = h_.window == 0 ? nullptr
+                     : is_locked()  ? graph.input(GGML_TYPE_F16, shape.cells, 1, 1, queries(shape))
+                                    : graph.input(GGML_TYPE_F16, shape.cells, shape.rows),
+      .attended = part.begins_folded ? graph.input(GGML_TYPE_F32, h_.delta.value_width(), shape.rows) : nullptr,
+      .queries = queries(shape) > shape.rows ? graph.input(GGML_TYPE_I32, queries(shape)) : nullptr};
   GgmlBlock operations(graph.context(), h_, pass->inputs, rope_factors_);
   ggml_tensor* x = pass->inputs.hidden;
-  for (int32_t l = part.first; l < part.last; ++l)
-    block(operations, layers_[static_cast<size_t>(l - options_.range.first)], &x);
+  for (int32_t l = part.range.first; l < part.range.last; ++l) {
+    GgmlLayer& layer = layers_[static_cast<size_t>(l - options_.range.first)];
+    if (!layer.delta) {
+      block(operations, layer, &x);
+    } else if (part.begins_folded && l == part.range.first) {
+      operations.go_on_after_folding(layer, &x);
+    } else {
+      pass->projected = operations.projected(layer, &x);
+      graph.keep(pass->projected);
+    }
+  }
   graph.end(x);
   return pass;
 }
@@ -221,12 +235,20 @@ std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build_head(int32_t n_rows) {
   return pass;
 }
 
+bool GgmlLayers::gathers_pairs() {
+  if (!is_locked() || options_.kv != KvType::kF16) return false;
+  GgmlGraph graph(kNodes);
+  ggml_tensor* pairs = graph.input(GGML_TYPE_I32, int64_t{h_.n_kv_heads} * h_.head_dim / 2, all_cells(options_));
+  return device_.supports(ggml_get_rows(graph.context(), pairs, graph.input(GGML_TYPE_I32, kLeastCells)));
+}
+
 // The largest of each kind, so that no later one fails for want of memory.
 Status GgmlLayers::make_room() {
   allocator_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(device_.backend())));
   const bool is_limited = 0 < options_.longest_path && options_.longest_path < options_.n_cells;
   largest_ = {most_rows(), is_locked() ? ggml_attended_cells(is_limited ? options_.longest_path : options_.n_cells)
                                        : all_cells(options_)};
+  gathers_pairs_ = gathers_pairs();
   std::vector<GgmlGraph*> graphs;
   for (size_t i = 0; i < parts_.size(); ++i)
     graphs.push_back(&(passes_[i][largest_] = build(parts_[i], largest_))->graph);
@@ -264,10 +286,18 @@ void GgmlLayers::place(Pass& pass) {
   std::erase_if(heads_, is_another);
 }
 
-void GgmlLayers::send_states(const Pass& pass, std::span<const float> hidden, int32_t n_rows) {
-  hidden_.assign(numbers(static_cast<size_t>(n_rows), h_.d_model), 0.0F);
-  std::ranges::copy(hidden, hidden_.begin());
-  send(pass.inputs.hidden, hidden_);
+// Unless no operation reads it: then it has no place.
+template <class T>
+void GgmlLayers::send(ggml_tensor* to, const std::vector<T>& values) const {
+  if (to == nullptr || to->buffer == nullptr) return;
+  device_.send(to, values.data(), values.size() * sizeof(T));
+}
+
+// By way of `room`. Rows of nothing fill them up.
+void GgmlLayers::send_states(ggml_tensor* to, std::span<const float> states, std::vector<float>& room) const {
+  room.assign(static_cast<size_t>(ggml_nelements(to)), 0.0F);
+  std::ranges::copy(states, room.begin());
+  send(to, room);
 }
 
 void GgmlLayers::send_rows(const Pass& pass, std::span<const BlockRow> rows, Shape shape) {
@@ -305,7 +335,7 @@ void GgmlLayers::send_rows(const Pass& pass, std::span<const BlockRow> rows, Sha
   send(pass.inputs.queries, queries_);
 }
 
-void GgmlLayers::run(size_t part, std::span<const BlockRow> rows, std::span<float> hidden) {
+void GgmlLayers::run(size_t part, std::span<const BlockRow> rows, std::span<float> hidden, const Folding& folding) {
   SLUICE_CHECK(rows.size() <= static_cast<size_t>(largest_.rows) && hidden.size() == numbers(rows.size(), h_.d_model),
                "rows of a pass, and their states");
   const Shape shape = shape_of(rows);
@@ -314,10 +344,15 @@ void GgmlLayers::run(size_t part, std::span<const BlockRow> rows, std::span<floa
   if (!pass) pass = build(parts_[part], shape);
   device_.use([&] {
     place(*pass);
-    send_states(*pass, hidden, shape.rows);
+    send_states(pass->inputs.hidden, hidden, hidden_);
+    if (pass->inputs.attended != nullptr) send_states(pass->inputs.attended, folding.attended, attended_);
     send_rows(*pass, rows, shape);
     pass->graph.compute(device_);
-    ggml_backend_tensor_get(pass->graph.output(), hidden.data(), 0, hidden.size_bytes());
+    if (pass->projected != nullptr)
+      device_.fetch(pass->projected, folding.projected.data(), folding.projected.size_bytes());
+    if (pass->graph.output() != pass->inputs.hidden)
+      device_.fetch(pass->graph.output(), hidden.data(), hidden.size_bytes());
+    device_.wait();
   });
 }
 
@@ -330,9 +365,10 @@ void GgmlLayers::logits(std::span<const float> hidden, std::span<float> logits) 
   if (!pass) pass = build_head(n_rows);
   device_.use([&] {
     place(*pass);
-    send_states(*pass, hidden, n_rows);
+    send_states(pass->inputs.hidden, hidden, hidden_);
     pass->graph.compute(device_);
-    ggml_backend_tensor_get(pass->graph.output(), logits.data(), 0, logits.size_bytes());
+    device_.fetch(pass->graph.output(), logits.data(), logits.size_bytes());
+    device_.wait();
   });
 }
 

@@ -32,23 +32,38 @@ int32_t ggml_attended_cells(int64_t n);
 // Rows of a pass for n of them, without a lock: not many numbers, as each has a graph of its own.
 int32_t ggml_pass_rows(int64_t n);
 
+// Layers that a device goes through at a time. Of one that folds its past it computes products alone, what its rows
+// attend to is found elsewhere, and so such a layer is the last one of a part and the first of the next.
+struct GgmlPart {
+  LayerRange range;
+  bool begins_folded = false;   // the first layer goes on from what its rows attend to
+  bool ends_projected = false;  // the last one ends with what its products give
+};
+
 // Thread safety: none.
 class GgmlLayers {
  public:
   // `parts`: options.range cut into one or more, none of them empty; what comes between two is the caller's. Errors
   // name the device: weights or cells that it has no room for, and operations that it lacks.
   static Result<std::unique_ptr<GgmlLayers>> create(const ModelFile& model, const StageOptions& options,
-                                                    std::vector<LayerRange> parts);
+                                                    std::vector<GgmlPart> parts);
   ~GgmlLayers();
 
   bool is_locked() const { return options_.width_lock > 0; }
   // Of one pass.
   int32_t most_rows() const { return is_locked() ? options_.width_lock : ggml_pass_rows(options_.max_rows); }
 
+  // What layers that fold their past are given, and give.
+  struct Folding {
+    std::span<const float> attended;  // [rows, value_width], of a part that begins folded
+    std::span<float> projected;       // [rows, projected_width], of one that ends projected
+  };
+
   // One pass through a part. hidden: [rows, d_model], read and overwritten. REQUIRES: rows.size() <= most_rows(); if
   // locked, of all rows ggml_attended_cells() is the same; a row's parent is among them or has passed before. Throws
   // std::runtime_error, which names the device, if that fails.
-  void run(size_t part, std::span<const BlockRow> rows, std::span<float> hidden);
+  void run(size_t part, std::span<const BlockRow> rows, std::span<float> hidden, const Folding& folding);
+  void run(size_t part, std::span<const BlockRow> rows, std::span<float> hidden) { run(part, rows, hidden, {}); }
   // hidden: [rows, d_model]; logits: [rows, n_logits]. REQUIRES: with_head, and rows as in run().
   void logits(std::span<const float> hidden, std::span<float> logits);
 
@@ -72,37 +87,43 @@ class GgmlLayers {
     explicit Pass(size_t capacity) : graph(capacity) {}
     GgmlGraph graph;
     GgmlInputs inputs;
+    ggml_tensor* projected = nullptr;  // as in Folding
   };
 
-  GgmlLayers(GgmlDevice device, const ModelFile& model, const StageOptions& options, std::vector<LayerRange> parts);
+  GgmlLayers(GgmlDevice device, const ModelFile& model, const StageOptions& options, std::vector<GgmlPart> parts);
   Status load(const StageWeights& weights);
   GgmlLayer declare(const LayerWeights& weights);
   GgmlMixture declare_mixture(const LayerWeights& weights);
   GgmlLatentAttention declare_latent_attention(const LayerWeights& weights);
+  GgmlDeltaNet declare_delta_net(const LayerWeights& weights);
   GgmlLinear declare(const Tensor& weight, const Tensor& bias = {});
   ggml_tensor* declare_matrix(const Tensor& matrix);
   ggml_tensor* declare_vector(const Tensor& vector);
   Status make_room();
   Shape shape_of(std::span<const BlockRow> rows) const;
   int32_t pass_rows(size_t n) const;
-  std::unique_ptr<Pass> build(LayerRange part, Shape shape);
+  std::unique_ptr<Pass> build(const GgmlPart& part, Shape shape);
   std::unique_ptr<Pass> build_head(int32_t n_rows);
   void place(Pass& pass);
-  void send_states(const Pass& pass, std::span<const float> hidden, int32_t n_rows);
+  template <class T>
+  void send(ggml_tensor* to, const std::vector<T>& values) const;
+  void send_states(ggml_tensor* to, std::span<const float> states, std::vector<float>& room) const;
   void send_rows(const Pass& pass, std::span<const BlockRow> rows, Shape shape);
   int32_t queries(Shape shape) const { return is_locked() ? options_.width_lock : shape.rows; }
+  bool gathers_pairs();
   std::string what() const;  // it holds, in words
 
   GgmlDevice device_;
   HyperParameters h_;
   StageOptions options_;
-  std::vector<LayerRange> parts_;
+  std::vector<GgmlPart> parts_;
   int32_t n_logits_;
 
   GgmlContextPtr tensors_;
   std::vector<std::pair<ggml_tensor*, const Tensor*>> matrices_, vectors_;  // to be filled, while loading
   GgmlBufferPtr buffer_;
   std::vector<GgmlLayer> layers_;
+  bool gathers_pairs_ = false;  // as in GgmlInputs
   ggml_tensor *rope_factors_ = nullptr, *output_norm_ = nullptr;
   GgmlLinear output_;
 
@@ -114,6 +135,7 @@ class GgmlLayers {
 
   // What is sent with a pass.
   std::vector<float> hidden_;       // [rows, d_model]
+  std::vector<float> attended_;     // [rows, value_width]
   std::vector<int32_t> positions_;  // as in GgmlInputs
   std::vector<int64_t> written_;
   std::vector<int32_t> paths_, queries_;

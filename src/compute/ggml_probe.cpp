@@ -7,6 +7,20 @@
 
 namespace sluice {
 
+namespace {
+
+// Of values of n rows.
+template <class Values>
+auto row_of(Values& values, size_t row, size_t n) {
+  return std::span(values).subspan(row * (values.size() / n), values.size() / n);
+}
+
+void append(std::span<const float> values, std::vector<float>& to) {
+  to.insert(to.end(), values.begin(), values.end());
+}
+
+}  // namespace
+
 // A path of a few tokens, whose rows pass alone, one after another, as wide as the lock says; and then again otherwise.
 class GgmlLayers::Probe {
  public:
@@ -15,13 +29,16 @@ class GgmlLayers::Probe {
         d_(static_cast<size_t>(layers.h_.d_model)),
         lock_(static_cast<size_t>(layers.options_.width_lock)),
         n_(std::min({static_cast<size_t>(layers.options_.n_cells), kTokens, lock_})),
-        states_(noise(n_, 1)),
+        states_(noise(n_, d_, 1)),
+        attended_(noise(n_, attended_width(), 4)),
         alone_(layers.parts_.size()) {
     for (size_t part = 0; part < alone_.size(); ++part) {
-      alone_[part] = states_;
       for (size_t i = 0; i < n_; ++i) {
-        const BlockRow one = row(cells_from_the_start(i));
-        layers_.run(part, {&one, 1}, of(alone_[part], i));
+        std::vector<BlockRow> one = {row(cells_from_the_start(i))};
+        std::vector<float> state, attended;
+        append(row_of(states_, i, n_), state);
+        append(row_of(attended_, i, n_), attended);
+        append(run(part, one, state, attended), alone_[part]);
       }
     }
     if (layers_.options_.with_head) logits_alone_ = logits_of(states_, 1);
@@ -45,17 +62,15 @@ class GgmlLayers::Probe {
     std::vector<float> out;
     for (size_t first = 0; first < n_; first += std::min(width, n_)) {
       const size_t n = std::min(width, n_ - first);
-      std::vector<float> states = noise(width, 2);
+      std::vector<float> states = noise(width, d_, 2), attended = noise(width, attended_width(), 5);
       std::vector<BlockRow> rows(width, row({layers_.options_.n_cells}));  // others, each the first of its text
       for (size_t i = 0; i < n; ++i) {
         rows[place(i, n, width)] = row(cells_from_the_end(first + i));
-        std::ranges::copy(of(states_, first + i), of(states, place(i, n, width)).begin());
+        std::ranges::copy(row_of(states_, first + i, n_), row_of(states, place(i, n, width), width).begin());
+        std::ranges::copy(row_of(attended_, first + i, n_), row_of(attended, place(i, n, width), width).begin());
       }
-      layers_.run(part, rows, states);
-      for (size_t i = 0; i < n; ++i) {
-        const auto state = of(states, place(i, n, width));
-        out.insert(out.end(), state.begin(), state.end());
-      }
+      const std::vector<float> made = run(part, rows, states, attended);
+      for (size_t i = 0; i < n; ++i) append(row_of(made, place(i, n, width), width), out);
     }
     return out;
   }
@@ -66,27 +81,37 @@ class GgmlLayers::Probe {
     std::vector<float> out, made(width * n_logits);
     for (size_t first = 0; first < n_; first += std::min(width, n_)) {
       const size_t n = std::min(width, n_ - first);
-      std::vector<float> passed = noise(width, 3);
+      std::vector<float> passed = noise(width, d_, 3);
       for (size_t i = 0; i < n; ++i)
-        std::copy_n(states.begin() + static_cast<ptrdiff_t>((first + i) * d_), d_,
-                    of(passed, place(i, n, width)).begin());
+        std::ranges::copy(row_of(states, first + i, n_), row_of(passed, place(i, n, width), width).begin());
       layers_.logits(passed, made);
-      for (size_t i = 0; i < n; ++i) {
-        const auto logits = std::span(made).subspan(place(i, n, width) * n_logits, n_logits);
-        out.insert(out.end(), logits.begin(), logits.end());
-      }
+      for (size_t i = 0; i < n; ++i) append(row_of(made, place(i, n, width), width), out);
     }
     return out;
   }
 
-  std::vector<float> noise(size_t n_rows, uint32_t choice) const {
-    std::vector<float> out(n_rows * d_);
+  // What a part makes of rows: [rows, d_model], or of one that ends projected [rows, d_model + projected_width].
+  std::vector<float> run(size_t part, std::span<const BlockRow> rows, std::vector<float>& states,
+                         const std::vector<float>& attended) {
+    const GgmlPart& which = layers_.parts_[part];
+    const size_t width = which.ends_projected ? static_cast<size_t>(layers_.h_.delta.projected_width()) : 0;
+    std::vector<float> projected(rows.size() * width), out;
+    layers_.run(part, rows, states, {which.begins_folded ? std::span(attended) : std::span<const float>(), projected});
+    for (size_t i = 0; i < rows.size(); ++i) {
+      append(row_of(states, i, rows.size()), out);
+      append(row_of(projected, i, rows.size()), out);
+    }
+    return out;
+  }
+
+  size_t attended_width() const { return static_cast<size_t>(layers_.h_.delta.value_width()); }
+
+  static std::vector<float> noise(size_t n_rows, size_t width, uint32_t choice) {
+    std::vector<float> out(n_rows * width);
     for (size_t i = 0; i < out.size(); ++i)
       out[i] = static_cast<float>(gumbel({.choice = choice, .purpose = Purpose::kTest}, static_cast<uint32_t>(i)));
     return out;
   }
-  std::span<float> of(std::vector<float>& states, size_t row) const { return std::span(states).subspan(row * d_, d_); }
-
   static BlockRow row(const std::vector<int32_t>& cells) {
     BlockRow row{.cell = Cell(cells.back()), .position = static_cast<int32_t>(cells.size()) - 1, .path = {}};
     for (const int32_t cell : cells) row.path.branch.emplace_back(cell);
@@ -109,8 +134,8 @@ class GgmlLayers::Probe {
 
   GgmlLayers& layers_;
   size_t d_, lock_, n_;  // n_: tokens of the path
-  std::vector<float> states_;
-  std::vector<std::vector<float>> alone_;  // by part, what comes of states_
+  std::vector<float> states_, attended_;
+  std::vector<std::vector<float>> alone_;  // by part, what comes of them
   std::vector<float> logits_alone_;        // of states_
 };
 

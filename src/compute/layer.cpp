@@ -114,19 +114,12 @@ Result<LatentAttention> make_latent_attention(const Packer& pack, const LayerWei
 }
 
 Result<DeltaNet> make_delta_net(const Packer& pack, const LayerWeights& w) {
-  DeltaNet delta{.keep_bias = pack(w.keep_bias), .keep_factor = pack(w.keep_factor), .norm = pack(w.state_norm)};
+  DeltaNet delta = make_folding(w);
   SLUICE_TRY(delta.mixed, pack(w.mixed, {}));
   SLUICE_TRY(delta.output_gate, pack(w.output_gate, {}));
   SLUICE_TRY(delta.intake, pack(w.intake_and_keep ? w.intake_and_keep : w.intake, {}));
   if (w.keep) {
     SLUICE_TRY(delta.keep, pack(w.keep, {}));
-  }
-  const int64_t taps = w.convolution.ne[0], width = w.convolution.ne[1];
-  delta.convolution.resize(static_cast<size_t>(taps * width));
-  for (int64_t i = 0; i < width; ++i) {
-    const std::vector<float> of_channel = to_f32_vector(w.convolution.row(i));
-    for (int64_t j = 0; j < taps; ++j)
-      delta.convolution[static_cast<size_t>(j * width + i)] = of_channel[static_cast<size_t>(j)];
   }
   return delta;
 }
@@ -158,7 +151,7 @@ Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv, 
   if (w.mixed) {
     SLUICE_TRY(delta, make_delta_net(pack, w));
     qkv = formats_of({&delta->mixed, &delta->output_gate, &delta->intake});
-    if (delta->keeps_apart()) qkv.add(delta->keep.format());
+    if (delta->keeps_apart) qkv.add(delta->keep.format());
   } else if (w.kv_a) {
     SLUICE_TRY(latent, make_latent_attention(pack, w));
     qkv = formats_of({latent->has_q_a() ? &latent->q_a : &latent->q, &latent->kv_a});
@@ -213,6 +206,21 @@ Result<Layer> make_layer(const Packer& pack, const LayerWeights& w, KvLayer kv, 
                .per_layer = std::move(per_layer),
                .output_scale = w.output_scale ? pack(w.output_scale).front() : 1.0f,
                .kv = std::move(kv)};
+}
+
+DeltaNet make_folding(const LayerWeights& w) {
+  DeltaNet delta{.keep_bias = vector_or_empty(w.keep_bias),
+                 .keep_factor = vector_or_empty(w.keep_factor),
+                 .norm = vector_or_empty(w.state_norm),
+                 .keeps_apart = static_cast<bool>(w.keep)};
+  const int64_t taps = w.convolution.ne[0], width = w.convolution.ne[1];
+  delta.convolution.resize(static_cast<size_t>(taps * width));
+  for (int64_t i = 0; i < width; ++i) {
+    const std::vector<float> of_channel = to_f32_vector(w.convolution.row(i));
+    for (int64_t j = 0; j < taps; ++j)
+      delta.convolution[static_cast<size_t>(j * width + i)] = of_channel[static_cast<size_t>(j)];
+  }
+  return delta;
 }
 
 Result<Head> make_head(const Packer& pack) {

@@ -64,6 +64,9 @@ struct Packer {
 Result<Layer> make_layer(const Packer& pack, const LayerWeights& weights, KvLayer kv,
                          const MixtureParameters& mixture = {});
 
+// All of a gated delta net but its products.
+DeltaNet make_folding(const LayerWeights& weights);
+
 // Of pack.weights.
 Result<Head> make_head(const Packer& pack);
 

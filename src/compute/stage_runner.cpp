@@ -19,9 +19,6 @@ Status check_options(const ModelFile& model, const StageOptions& o) {
   }
   if (o.width_lock < 0 || o.width_lock > kMostWidthLock)
     return input_error(of + "the width lock of a stage must be at most " + std::to_string(kMostWidthLock) + " rows");
-  if (model.hparams().folds() && o.device != kCpuDevice)
-    return input_error(of + "layers without attention (" + model.hparams().architecture +
-                       ") are computed on the CPU alone; leave --device out");
   if (model.hparams().normed_values && o.device != kCpuDevice)
     return input_error(of + "layers of " + model.hparams().architecture +
                        " are computed on the CPU alone; leave --device out");

@@ -84,6 +84,8 @@ struct DeltaNetParameters {
   int64_t key_width() const { return int64_t{n_key_heads} * head_dim; }
   int64_t value_width() const { return int64_t{n_value_heads} * head_dim; }
   int64_t mixed_width() const { return 2 * key_width() + value_width(); }  // queries, keys and values
+  // All that is projected: those, the output's gate, and of each head how much it takes in and keeps.
+  int64_t projected_width() const { return mixed_width() + value_width() + 2 * int64_t{n_value_heads}; }
   bool is_in(int32_t layer) const { return layer < std::ssize(layers) && layers[static_cast<size_t>(layer)] != 0; }
 };
 

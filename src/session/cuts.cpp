@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "compute/ggml_device.h"
 #include "pipeline/cost_model.h"
 #include "pipeline/stage_memory.h"
 #include "session/memory_need.h"
@@ -12,10 +13,16 @@ namespace sluice {
 
 namespace {
 
-// Whether stages fit into the memory that their hosts are to give. Without such limits: whatever fits.
-class HostRoom {
+constexpr double kGib = 1 << 30;
+
+// Whether stages fit into the memory that their hosts are to give, or that is free on their devices. Without such
+// limits: whatever fits.
+class StageRoom {
  public:
-  HostRoom(const ModelFile& model, const SessionOptions& options) : model_(model), options_(options) {
+  StageRoom(const ModelFile& model, const SessionOptions& options, size_t n_stages, const FreeMemory& free)
+      : model_(model), options_(options) {
+    for (size_t stage = 0; stage < n_stages; ++stage)
+      limits_.push_back(options.hosts.empty() ? of_device(stage, n_stages, free) : options.hosts[stage].memory * kGib);
     if (!limited()) return;
     const int32_t n = model.hparams().n_layers;
     embedding_ = bytes({0, 0}, true, false);
@@ -24,39 +31,64 @@ class HostRoom {
     for (int32_t l = 0; l < n; ++l) up_to_.push_back(up_to_.back() + bytes({l, l + 1}, false, false) - besides);
   }
   bool limited() const {
-    return std::ranges::any_of(options_.hosts, [](const HostOptions& host) { return host.memory > 0; });
+    return std::ranges::any_of(limits_, [](double limit) { return limit > 0; });
   }
   Fits fits() const {
     if (!limited() && model_.hparams().n_sharing_layers == 0) return {};
     return [this](StageId stage, LayerRange range) {
       if (model_.hparams().parted_by(range.first) >= 0) return false;
-      if (!limited()) return true;
-      const double gib = options_.hosts[static_cast<size_t>(stage.value)].memory;
-      return gib == 0 || static_cast<double>(bytes_of(range)) <= gib * kGib;
+      const double limit = limits_[static_cast<size_t>(stage.value)];
+      return limit == 0 || static_cast<double>(bytes_of(range)) <= limit;
     };
   }
   tl::unexpected<Error> too_little() const {
-    const LayerRange all{0, model_.hparams().n_layers};
-    const auto tenths = std::lround(static_cast<double>(bytes_of(all)) / kGib * 10);
-    return input_error("--hosts: the memory that its hosts may give is too little for their parts of " +
-                       model_.hparams().name + ", " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
-                       " GiB in all: raise memory, name more hosts, or give a smaller --context");
+    const std::string all = gib(static_cast<double>(bytes_of({0, model_.hparams().n_layers}))) + " in all";
+    if (!options_.hosts.empty())
+      return input_error("--hosts: the memory that its hosts may give is too little for their parts of " +
+                         model_.hparams().name + ", " + all +
+                         ": raise memory, name more hosts, or give a smaller --context");
+    std::string devices, with_cpu;
+    for (size_t stage = 0; stage < limits_.size(); ++stage) {
+      const std::string& name = options_.device(stage);
+      devices += (stage > 0 ? ", " : "") + name + (limits_[stage] > 0 ? " " + gib(limits_[stage]) : "");
+      with_cpu += name + ",";
+    }
+    return input_error("--device: the memory that is free there is too little for the stages of " +
+                       model_.hparams().name + ", " + all + " (" + devices + "): add a stage on the CPU (--device " +
+                       with_cpu + "cpu), or give a smaller --context");
   }
 
  private:
-  static constexpr double kGib = 1 << 30;
+  // What stages may take of a device's free memory: passes need some.
+  static constexpr double kTaken = 0.9;
 
+  // 0: there is none.
+  double of_device(size_t stage, size_t n_stages, const FreeMemory& free) const {
+    const std::string& name = options_.device(stage);
+    if (name == kCpuDevice) return 0;
+    size_t there = 0;
+    for (size_t other = 0; other < n_stages; ++other) there += options_.device(other) == name ? 1 : 0;
+    return kTaken * static_cast<double>(free(name)) / static_cast<double>(there);
+  }
+  static std::string gib(double bytes) {
+    const auto tenths = std::lround(bytes / kGib * 10);
+    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GiB";
+  }
   int64_t bytes(LayerRange range, bool with_embedding, bool with_head) const {
     const auto cells = cells_of_request(options_.context, options_.stages, options_.request.method_options);
+    const auto limited = std::ranges::find_if(limits_, [](double limit) { return limit > 0; });
     return bytes_of_stage({.options = {.range = range,
                                        .with_embedding = with_embedding,
                                        .with_head = with_head,
                                        .kv = options_.kv,
-                                       .n_cells = static_cast<int32_t>(cells)}},
+                                       .n_cells = static_cast<int32_t>(cells),
+                                       .device = options_.device(static_cast<size_t>(limited - limits_.begin()))}},
                           model_);
   }
   int64_t bytes_of(LayerRange range) const {
-    const bool embeds = range.first == 0 || embeds_everywhere(), last = range.last == model_.hparams().n_layers;
+    // A device's stage has no embedding: that stays in the file.
+    const bool embeds = !options_.hosts.empty() && (range.first == 0 || embeds_everywhere());
+    const bool last = range.last == model_.hparams().n_layers;
     return up_to_[static_cast<size_t>(range.last)] - up_to_[static_cast<size_t>(range.first)] +
            (embeds ? embedding_ : 0) + (last && !(embeds && model_.tied_head()) ? head_ : 0);
   }
@@ -65,9 +97,21 @@ class HostRoom {
 
   const ModelFile& model_;
   const SessionOptions& options_;
+  std::vector<double> limits_;        // [stages] bytes; 0: none
   std::vector<int64_t> up_to_ = {0};  // bytes of all layers before
   int64_t embedding_ = 0, head_ = 0;
 };
+
+// Where processors and GPUs share a model: a GPU reads its memory some ten times as fast.
+std::vector<double> speeds_of_devices(const SessionOptions& options, size_t n_stages) {
+  constexpr double kGpu = 10.0;
+  std::vector<double> speeds;
+  for (size_t stage = 0; stage < n_stages; ++stage) {
+    const std::string& name = options.device(stage);
+    speeds.push_back(name == kCpuDevice || name == kGgmlPrefix + std::string(kCpuDevice) ? 1.0 : kGpu);
+  }
+  return speeds;
+}
 
 // As a file of hosts says how many layers each takes.
 Result<std::vector<LayerRange>> cuts_of_hosts(const std::vector<HostOptions>& hosts, int32_t n_layers) {
@@ -94,6 +138,12 @@ Result<std::vector<LayerRange>> whole(std::vector<LayerRange> cuts, const HyperP
 
 }  // namespace
 
+int64_t free_memory_of(const std::string& device) {
+  const auto devices = ggml_devices();
+  const auto at = std::ranges::find(devices, device, &GgmlDeviceText::name);
+  return at == devices.end() ? 0 : at->memory_free;
+}
+
 int32_t most_stages(const HyperParameters& h) {
   int32_t n = 0;
   for (int32_t layer = 0; layer < h.n_layers; ++layer) n += h.parted_by(layer) < 0 ? 1 : 0;
@@ -101,10 +151,10 @@ int32_t most_stages(const HyperParameters& h) {
 }
 
 Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const SessionOptions& options,
-                                            const std::optional<Profile>& profile) {
+                                            const std::optional<Profile>& profile, const FreeMemory& free) {
   const HyperParameters& h = model.hparams();
   const int32_t n_layers = h.n_layers;
-  const size_t n_stages = options.cuts.empty() ? static_cast<size_t>(options.stages) : options.cuts.size() + 1;
+  const size_t n_stages = options.n_stages();
   if (profile) SLUICE_TRY_STATUS(profile->check_stages(n_stages));
   if (options.hosts_say_layers()) {
     SLUICE_TRY(auto cuts, cuts_of_hosts(options.hosts, n_layers));
@@ -130,8 +180,10 @@ Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const Sessio
     embedding = profile->embedding.at(1);
     head = profile->head.at(1);
   }
-  const std::vector<double> speeds = profile ? profile->speeds : std::vector<double>();
-  const HostRoom room(model, options);
+  const std::vector<double> speeds = profile                 ? profile->speeds
+                                     : options.hosts.empty() ? speeds_of_devices(options, n_stages)
+                                                             : std::vector<double>();
+  const StageRoom room(model, options, n_stages, free);
   auto cuts = balanced_cuts(layers, embedding, head, options.stages, room.fits(), speeds);
   if (cuts.empty()) return room.too_little();
   return cuts;

@@ -101,6 +101,7 @@ struct SessionOptions {
   RequestSpec request = {.method = kAutoMethod};
 
   bool stages_asked_for() const { return stages != 1 || !cuts.empty() || !hosts.empty(); }
+  size_t n_stages() const { return cuts.empty() ? static_cast<size_t>(stages) : cuts.size() + 1; }
   bool hosts_say_layers() const { return !hosts.empty() && hosts.front().layers > 0; }
   bool simulated() const { return executor == ExecutorKind::kVirtual; }
   bool lazy() const { return compute != Compute::kFull; }  // or stored: what is needed of it is computed so

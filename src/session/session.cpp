@@ -71,11 +71,11 @@ Result<Session> Session::open(const SessionOptions& options, Heads heads, const 
                          ": there is no such file: fill it by --executor virtual --compute lazy, the same otherwise");
     if (!options.memo.empty()) SLUICE_TRY_STATUS(session.memo_->load(options.memo));
   }
+  if (const size_t n = options.devices.size(); n > 1 && n != session.options_.n_stages())
+    return input_error("--device names " + std::to_string(n) + " devices, and there are " +
+                       std::to_string(session.options_.n_stages()) + " stages: give one for all, or one for each");
   SLUICE_TRY(session.cuts_, choose_cuts(*session.model_, session.options_, session.profile_));
   session.options_.stages = static_cast<int32_t>(session.cuts_.size());
-  if (const size_t n = options.devices.size(); n > 1 && n != session.cuts_.size())
-    return input_error("--device names " + std::to_string(n) + " devices, and there are " +
-                       std::to_string(session.cuts_.size()) + " stages: give one for all, or one for each");
   if (!options.exact() && session.options_.stages == 1)
     return input_error(
         "--activations f16 is how stages send each other states, and there is one stage: leave it out, or add --stages "

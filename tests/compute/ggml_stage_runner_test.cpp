@@ -86,7 +86,7 @@ TEST(GgmlStageRunner, PassesOfFewRowsAreNarrowWhereBitsAreThoseOfTheLock) {
   spec.type = GGML_TYPE_Q8_0;
   const ModelFile model = open_model(write_tiny_model(spec, temp_path("narrow.gguf")));
   StageOptions options{.range = {0, 2}, .n_cells = 64, .device = kDevice, .width_lock = 16};
-  const auto layers = std::move(*GgmlLayers::create(model, options, {{0, 1}, {1, 2}}));
+  const auto layers = std::move(*GgmlLayers::create(model, options, {{{0, 1}}, {{1, 2}}}));
   EXPECT_EQ(layers->widths(), std::vector<int32_t>{16});
   EXPECT_TRUE(layers->holds_still());
   // ggml takes one kernel for all widths of these.

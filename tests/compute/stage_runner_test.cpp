@@ -257,6 +257,11 @@ TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
       {"gemma4, Q8_0", of_family(q8_0, "gemma4"), {.cuts = {1}, .threads = 2, .kv = KvType::kF16}, 2},
       {"gemma4, shared keys", sharing_model({}), {.cuts = {1, 3, 4}, .threads = 2, .kv = KvType::kF16}, 3},
       {"gemma4, shared keys, heads of 20", sharing_model({.head_dim = 20}), {}, 2},
+      {"qwen3next on ggml:cpu", of_family({.n_layers = 6}, "qwen3next"), {.cuts = {2}, .devices = {"ggml:cpu"}}, 3},
+      {"qwen35, Q8_0, on ggml:cpu",
+       of_family(q8_0, "qwen35"),
+       {.cuts = {1}, .threads = 2, .kv = KvType::kF16, .devices = {"ggml:cpu"}},
+       2},
       {"gpt-oss on ggml:cpu", with_experts({}, "gpt-oss"), {.cuts = {1, 2}, .devices = {"ggml:cpu"}}, 2},
       {"experts on ggml:cpu", with_experts(q8_0, "qwen2moe"), {.cuts = {1}, .devices = {"ggml:cpu"}}, 2},
   };

@@ -46,6 +46,33 @@ TEST(Devices, EveryMethodGivesTheTokensOfPlainDecodingOnTheSameDevice) {
   }
 }
 
+// Layers of other kinds, in a chat's next turn too.
+TEST(Devices, OtherLayersGiveTheTokensOfPlainDecodingOnTheSameDevice) {
+  for (const char* family : {"qwen3moe", "gpt-oss", "gemma3", "qwen3next", "qwen35", "qwen35moe"}) {
+    const Opened& model = six_layers_of(family);
+    const auto expected = plain_decoding(model, request("ar", 0.0f), KvType::kF16, 256, {}, kDevice);
+    for (const char* method : {"ar", "sd", "specpipe", "surge"})
+      for (const int32_t stages : {1, 3}) {
+        PipelineSpec setup{.stages = stages, .threads = stages > 1, .devices = {kDevice}};
+        if (method != std::string("ar")) setup.drafts = {&six_layers()};
+        const RequestSpec spec = request(method, 0.0f);
+        const auto engine = make_engine(model, setup);
+        EXPECT_EQ(engine->exactness(), Exactness::kWidthLocked) << family;
+        const RequestId first = submit(*engine, spec);
+        finish(*engine);
+        EXPECT_EQ(answer(*engine, first), expected) << family << "; " << describe(setup) << "; " << describe(spec);
+        RequestSpec next = spec;
+        next.prompt.insert(next.prompt.end(), expected.begin(), expected.end());
+        next.prompt.push_back(3 + 'x');
+        next.continues = first;
+        const RequestId second = submit(*engine, next);
+        EXPECT_GT(engine->request(second).stats.reused_tokens, 0);
+        finish(*engine);
+        EXPECT_EQ(answer(*engine, second), plain_decoding(model, next, KvType::kF16, 256, {}, kDevice)) << family;
+      }
+  }
+}
+
 TEST(Devices, WidthsOfTreesMakeNoDifference) {
   const auto expected = plain_decoding(six_layers(), request("ar", 1.0f), KvType::kF32, 256, {}, kDevice);
   for (const int32_t width : {1, 4, 24, 64}) {

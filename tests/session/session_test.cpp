@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "pipeline/stage_memory.h"
 #include "session/answer.h"
 #include "session/cuts.h"
 #include "support/harness.h"
@@ -109,6 +110,33 @@ TEST(ChooseCuts, LayersThatReadEachOthersKeysStayTogether) {
             "--cuts: no stage may begin with layer 5, since layer 6 reads keys and values of layer 4");
   EXPECT_EQ(refused({.hosts = {{.layers = 8}, {.layers = 1}}}),
             "--hosts: no stage may begin with layer 8, since layer 8 reads keys and values of layer 5");
+}
+
+// What does not fit into a device's memory stays on the CPU's stage.
+TEST(ChooseCuts, ADeviceTakesAsManyLayersAsItsFreeMemoryHolds) {
+  const auto model = ModelFile::open(write_tiny_model({.n_layers = 12}, temp_path("room.gguf")));
+  ASSERT_TRUE(model) << model.error().message;
+  const auto cuts_with = [&](std::vector<std::string> devices, int64_t free) {
+    const SessionOptions options{
+        .stages = static_cast<int32_t>(devices.size()), .context = 64, .devices = std::move(devices)};
+    return choose_cuts(*model, options, {}, [free](const std::string&) { return free; });
+  };
+  const StageOptions one{
+      .range = {0, 1}, .with_embedding = false, .with_head = false, .n_cells = 64, .device = "ggml:gpu0"};
+  const int64_t layer = bytes_of_stage({.options = one}, *model);
+  const std::vector<std::string> both = {"ggml:gpu0", "cpu"};
+  const auto on_gpu = [&](int64_t free) { return cuts_with(both, free)->front().count(); };
+  EXPECT_EQ(on_gpu(1000 * layer), 11);  // it is faster
+  EXPECT_EQ(on_gpu(0), 11);             // it doesn't say
+  for (const int64_t layers : {10, 6, 4}) {
+    EXPECT_LT(on_gpu(layers * layer), layers);
+    EXPECT_GE(on_gpu(layers * layer), layers - 2);
+  }
+  EXPECT_EQ(cuts_with({"ggml:cpu", "cpu"}, 1000 * layer)->front().count(), 6);
+  const auto refused = cuts_with({"ggml:gpu0"}, 4 * layer);
+  ASSERT_FALSE(refused);
+  for (const char* word : {"--device", "ggml:gpu0", "--device ggml:gpu0,cpu", "--context"})
+    EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
 }
 
 TEST(Session, MoreThanTheMachineHoldsIsRefused) {
