@@ -395,21 +395,17 @@ void CpuBlock::Thread::find_layer_inputs(const PerLayerEmbedding& embedding, std
   take(states, d, embedding.formats);
   project({{&embedding.projection, inputs, stage}});
   const float of_projection = 1.0f / std::sqrt(static_cast<float>(d));
-  const float of_table = std::sqrt(static_cast<float>(width)), of_both = 1.0f / std::sqrt(2.0f);
-  std::vector<float> row(static_cast<size_t>(embedding.table.ne[0]));
+  const float of_both = 1.0f / std::sqrt(2.0f);
+  std::vector<float> tables(static_cast<size_t>(stage));
   const Part mine = rows();
   for (int64_t i = mine.begin; i < mine.end; ++i) {
-    const Token token = batch[static_cast<size_t>(i)].token;
-    if (token < embedding.table.ne[1])
-      copy_row_f32(embedding.table, token, row);
-    else
-      std::ranges::fill(row, 0.0f);
+    embed_for_layers(embedding.table, batch[static_cast<size_t>(i)].token, embedding.first, embedding.width, tables);
     for (int64_t at = 0; at < stage; at += width) {
       float* const p = inputs + i * stage + at;
-      const float* const t = row.data() + embedding.first + at;
+      const float* const t = tables.data() + at;
       for (int64_t j = 0; j < width; ++j) p[j] *= of_projection;
       b_.kernels_.rms_norm(p, embedding.norm.data(), width, b_.norm_epsilon_, p);
-      for (int64_t j = 0; j < width; ++j) p[j] = (p[j] + t[j] * of_table) * of_both;
+      for (int64_t j = 0; j < width; ++j) p[j] = (p[j] + t[j]) * of_both;
     }
   }
 }

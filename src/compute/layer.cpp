@@ -24,6 +24,14 @@ void embed(const StageWeights& weights, const HyperParameters& hparams, const St
   for (float& value : out) value *= hparams.embedding_scale;
 }
 
+void embed_for_layers(const Tensor& table, Token token, int32_t first, int32_t n, std::span<float> out) {
+  std::vector<float> row(static_cast<size_t>(table.ne[0]));
+  if (token < table.ne[1]) copy_row_f32(table, token, row);
+  const float scale = std::sqrt(static_cast<float>(n));
+  const auto own = std::span(row).subspan(static_cast<size_t>(first) * static_cast<size_t>(n), out.size());
+  std::ranges::transform(own, out.begin(), [scale](float t) { return t * scale; });
+}
+
 std::vector<float> vector_or_empty(const Tensor& tensor) {
   return tensor ? to_f32_vector(tensor) : std::vector<float>();
 }
@@ -232,11 +240,10 @@ Result<Head> make_head(const Packer& pack) {
 Result<PerLayerEmbedding> make_per_layer_embedding(const Packer& pack, const HyperParameters& hparams) {
   const StageWeights& w = pack.weights;
   const int32_t width = hparams.d_per_layer;
-  PerLayerEmbedding embedding{.table = w.per_layer_embedding,
-                              .first = int64_t{w.range.first} * width,
-                              .width = width,
-                              .norm = pack(w.per_layer_norm)};
-  const Tensor projection = w.per_layer_projection.rows(embedding.first, int64_t{w.range.count()} * width);
+  PerLayerEmbedding embedding{
+      .table = w.per_layer_embedding, .first = w.range.first, .width = width, .norm = pack(w.per_layer_norm)};
+  const Tensor projection =
+      w.per_layer_projection.rows(int64_t{w.range.first} * width, int64_t{w.range.count()} * width);
   SLUICE_TRY(embedding.projection, pack(projection, {}));
   embedding.formats = formats_of({&embedding.projection});
   return embedding;

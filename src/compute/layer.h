@@ -77,6 +77,10 @@ Result<PerLayerEmbedding> make_per_layer_embedding(const Packer& pack, const Hyp
 void embed(const StageWeights& weights, const HyperParameters& hparams, const StageOptions& options, Token token,
            std::span<float> out);
 
+// Of compute/per_layer_embedding.h sqrt(n) t_l for some layers, from `first` on: out: [layers, n]. table: [n_vocab, all
+// layers * n]. Zeros for a token that it has not.
+void embed_for_layers(const Tensor& table, Token token, int32_t first, int32_t n, std::span<float> out);
+
 // A vector of weights as f32, or nothing if the model has none.
 std::vector<float> vector_or_empty(const Tensor& tensor);
 

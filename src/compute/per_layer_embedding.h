@@ -14,7 +14,7 @@ namespace sluice {
 // Of the layers of a stage.
 struct PerLayerEmbedding {
   Tensor table;             // [n_vocab, all layers * n], the file's
-  int64_t first = 0;        // where the stage's part of a row begins
+  int32_t first = 0;        // the stage's first layer
   int32_t width = 0;        // n
   Linear projection;        // W: [the stage's layers * n, d_model]
   std::vector<float> norm;  // [n]
