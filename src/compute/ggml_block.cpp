@@ -47,8 +47,9 @@ void GgmlBlock::project(const GgmlLayer& layer) {
     gates_ = ggml_sigmoid(context_, part_of_queries(q_, 1));
     q_ = part_of_queries(q_, 0);
   }
+  if (layer.k.weight == nullptr) return;
   k_ = product(layer.k);
-  v_ = product(layer.v);
+  v_ = layer.v.weight == nullptr ? k_ : product(layer.v);
 }
 
 // [rows, heads * head_dim], of queries each of which comes before its gate.
@@ -79,17 +80,20 @@ void GgmlBlock::project(const GgmlLatentAttention& latent) {
   q_ = product(latent.q);
 }
 
-ggml_tensor* GgmlBlock::rotate(ggml_tensor* x, const RopeParameters& rope) const {
+// Factors count where all is seen.
+ggml_tensor* GgmlBlock::rotate(ggml_tensor* x, bool has_window) const {
+  const RopeParameters& rope = has_window ? h_.window_rope : h_.rope;
   const int pairing = rope.pairing == RopeParameters::Pairing::kAdjacent ? GGML_ROPE_TYPE_NORMAL : GGML_ROPE_TYPE_NEOX;
   const float scale = rope.scaling == RopeParameters::Scaling::kNone ? 1.0F : 1.0F / rope.factor;
-  return ggml_rope_ext(context_, x, inputs_.positions, rope_factors_, rope.n_dims, pairing, rope.original_context,
-                       rope.base, scale, rope.extrapolation_mix, rope.attention_factor, rope.beta_fast, rope.beta_slow);
+  return ggml_rope_ext(context_, x, inputs_.positions, has_window ? nullptr : rope_factors_, rope.n_dims, pairing,
+                       rope.original_context, rope.base, scale, rope.extrapolation_mix, rope.attention_factor,
+                       rope.beta_fast, rope.beta_slow);
 }
 
 ggml_tensor* GgmlBlock::turn(const GgmlLayer& layer, ggml_tensor* heads, int32_t n, ggml_tensor* norm) const {
-  ggml_tensor* x = ggml_reshape_3d(context_, heads, h_.head_dim, n, rows());
+  ggml_tensor* x = ggml_reshape_3d(context_, heads, layer.head_dim, n, rows());
   if (norm != nullptr) x = normed(x, norm);
-  return rotate(x, layer.has_window ? h_.window_rope : h_.rope);
+  return rotate(x, layer.has_window);
 }
 
 // The whole of the cells, once these rows have been written.
@@ -100,7 +104,13 @@ ggml_tensor* GgmlBlock::keep(ggml_tensor* cells, ggml_tensor* rows) const {
 void GgmlBlock::turn_and_keep(const GgmlLayer& layer) {
   if (layer.latent) return turn_and_keep(*layer.latent, layer);
   q_ = turn(layer, q_, h_.n_heads, layer.q_norm);
-  k_ = turn(layer, k_, h_.n_kv_heads, layer.k_norm);
+  keys_ = layer.keys;
+  values_ = layer.values;
+  if (layer.k.weight == nullptr) return;
+  k_ = turn(layer, k_, layer.n_kv_heads, layer.k_norm);
+  if (h_.normed_values)
+    v_ = ggml_rms_norm(context_, ggml_reshape_3d(context_, v_, layer.head_dim, layer.n_kv_heads, rows()),
+                       h_.norm_epsilon);
   keys_ = keep(layer.keys, k_);
   values_ = keep(layer.values, v_);
 }
@@ -112,10 +122,10 @@ void GgmlBlock::turn_and_keep(const GgmlLatentAttention& latent, const GgmlLayer
     return ggml_view_3d(context_, x, size, n, rows(), head, x->nb[1], ggml_row_size(x->type, from));
   };
   ggml_tensor* kept = normed(part(k_, 1, rank + turned, 0, rank), latent.kv_a_norm);
-  k_ = ggml_concat(context_, kept, rotate(part(k_, 1, rank + turned, rank, turned), h_.rope), 0);
+  k_ = ggml_concat(context_, kept, rotate(part(k_, 1, rank + turned, rank, turned)), 0);
   ggml_tensor* queries = ggml_permute(context_, part(q_, n_heads, key + turned, 0, key), 0, 2, 1, 3);
   queries = ggml_permute(context_, ggml_mul_mat(context_, latent.k_b, queries), 0, 2, 1, 3);
-  q_ = ggml_concat(context_, queries, rotate(part(q_, n_heads, key + turned, key, turned), h_.rope), 0);
+  q_ = ggml_concat(context_, queries, rotate(part(q_, n_heads, key + turned, key, turned)), 0);
   keys_ = values_ = keep(layer.keys, k_);
 }
 
@@ -129,13 +139,12 @@ ggml_tensor* GgmlBlock::values_of(const GgmlLatentAttention& latent) const {
 
 // The queries of attention. With paths: [queries, heads, 1, head_dim], each a sequence of its own; else
 // [heads, rows, head_dim].
-ggml_tensor* GgmlBlock::asked() const {
+ggml_tensor* GgmlBlock::asked(int32_t head_dim) const {
   if (inputs_.paths == nullptr) return ggml_permute(context_, q_, 0, 2, 1, 3);
   ggml_tensor* q = q_;
   if (inputs_.queries != nullptr)
-    q = ggml_get_rows(context_, ggml_reshape_2d(context_, q, int64_t{h_.head_dim} * h_.n_heads, rows()),
-                      inputs_.queries);
-  return ggml_reshape_4d(context_, q, h_.head_dim, 1, h_.n_heads, inputs_.mask->ne[3]);
+    q = ggml_get_rows(context_, ggml_reshape_2d(context_, q, int64_t{head_dim} * h_.n_heads, rows()), inputs_.queries);
+  return ggml_reshape_4d(context_, q, head_dim, 1, h_.n_heads, inputs_.mask->ne[3]);
 }
 
 // [queries * n, kv_heads * head_dim]: the cells of each query's path in its order.
@@ -147,25 +156,26 @@ ggml_tensor* GgmlBlock::gathered(ggml_tensor* cells) const {
 
 // The keys, or values, that they see. With paths: [queries, kv_heads, n, head_dim], each query's own in the order of
 // its path; else [kv_heads, n, head_dim] for all, as they are kept.
-ggml_tensor* GgmlBlock::seen(ggml_tensor* cells) const {
-  const int64_t n = inputs_.mask->ne[0];
-  ggml_tensor* all = inputs_.paths == nullptr ? ggml_view_3d(context_, cells, h_.head_dim, h_.n_kv_heads, n,
-                                                             ggml_row_size(cells->type, h_.head_dim), cells->nb[1], 0)
-                                              : ggml_reshape_4d(context_, gathered(cells), h_.head_dim, h_.n_kv_heads,
-                                                                n, inputs_.mask->ne[3]);
+ggml_tensor* GgmlBlock::seen(const GgmlLayer& layer, ggml_tensor* cells) const {
+  const int64_t n = inputs_.mask->ne[0], head_dim = layer.head_dim, n_heads = layer.n_kv_heads;
+  ggml_tensor* all =
+      inputs_.paths == nullptr
+          ? ggml_view_3d(context_, cells, head_dim, n_heads, n, ggml_row_size(cells->type, head_dim), cells->nb[1], 0)
+          : ggml_reshape_4d(context_, gathered(cells), head_dim, n_heads, n, inputs_.mask->ne[3]);
   return ggml_permute(context_, all, 0, 2, 1, 3);
 }
 
 void GgmlBlock::attend(const GgmlLayer& layer) {
   ggml_tensor* mask = layer.has_window ? inputs_.window_mask : inputs_.mask;
   const float scale =
-      h_.attention_scale > 0.0F ? h_.attention_scale : 1.0F / std::sqrt(static_cast<float>(h_.head_dim));
-  const int64_t value_dim = h_.latent ? h_.latent.rank : h_.head_dim;
-  ggml_tensor* keys = seen(keys_);
-  ggml_tensor* values = values_ != keys_ ? seen(values_)
+      h_.attention_scale > 0.0F ? h_.attention_scale : 1.0F / std::sqrt(static_cast<float>(layer.head_dim));
+  const int64_t value_dim = h_.latent ? h_.latent.rank : layer.head_dim;
+  ggml_tensor* keys = seen(layer, keys_);
+  ggml_tensor* values = values_ != keys_ ? seen(layer, values_)
                                          : ggml_view_4d(context_, keys, value_dim, keys->ne[1], keys->ne[2],
                                                         keys->ne[3], keys->nb[1], keys->nb[2], keys->nb[3], 0);
-  ggml_tensor* out = ggml_flash_attn_ext(context_, asked(), keys, values, mask, scale, 0.0F, h_.attention_cap);
+  ggml_tensor* out =
+      ggml_flash_attn_ext(context_, asked(layer.head_dim), keys, values, mask, scale, 0.0F, h_.attention_cap);
   if (layer.sinks != nullptr) ggml_flash_attn_ext_add_sinks(out, layer.sinks);
   ggml_prec_set_acc(out, GGML_PREC_F32);
   const int64_t width = value_dim * h_.n_heads;
@@ -238,7 +248,11 @@ ggml_tensor* GgmlBlock::expert_weights(const GgmlMixture& mixture, ggml_tensor*&
         ggml_clamp(context_, ggml_sum_rows(context_, weights), kLeastSum, std::numeric_limits<float>::infinity()));
     weights = ggml_reshape_3d(context_, weights, 1, m.n_used, n_rows);
   }
-  return m.scale == 1.0F ? weights : ggml_scale(context_, weights, m.scale);
+  if (m.scale != 1.0F) weights = ggml_scale(context_, weights, m.scale);
+  if (mixture.scales == nullptr) return weights;
+  ggml_tensor* scales =
+      ggml_repeat_4d(context_, ggml_reshape_2d(context_, mixture.scales, 1, m.n_experts), 1, m.n_experts, n_rows, 1);
+  return ggml_mul(context_, weights, ggml_get_rows(context_, scales, chosen));
 }
 
 ggml_tensor* GgmlBlock::shared_expert(const GgmlMixture& mixture) {
@@ -250,23 +264,73 @@ ggml_tensor* GgmlBlock::shared_expert(const GgmlMixture& mixture) {
   return ggml_mul(context_, y, ggml_sigmoid(context_, product(mixture.shared_router)));
 }
 
-void GgmlBlock::add_mixture(const GgmlLayer& layer, States x) {
-  const GgmlMixture& mixture = *layer.mixture;
-  ggml_tensor* chosen = nullptr;
-  ggml_tensor* weights = expert_weights(mixture, chosen);
+// What the chosen experts give of the input, weighed, and `sum`, if there is one: [rows, d_model].
+ggml_tensor* GgmlBlock::add_experts(const GgmlMixture& mixture, ggml_tensor* chosen, ggml_tensor* weights,
+                                    ggml_tensor* sum) const {
   ggml_tensor* in = ggml_reshape_3d(context_, input_, input_->ne[0], 1, input_->ne[1]);
   const auto of_chosen = [&](const GgmlLinear& matrices, ggml_tensor* of) {
     ggml_tensor* out = ggml_mul_mat_id(context_, matrices.weight, of, chosen);
     return matrices.bias == nullptr ? out : ggml_add_id(context_, out, matrices.bias, chosen);
   };
-  ggml_tensor* y = of_chosen(mixture.down, gated(of_chosen(mixture.gate, in), of_chosen(mixture.up, in)));
-  y = ggml_mul(context_, y, weights);  // [rows, used, d_model]
-  ggml_tensor* sum = mixture.gate_shared.weight == nullptr ? nullptr : shared_expert(mixture);
+  const auto half = [&](ggml_tensor* both, int64_t which) {
+    const int64_t n = both->ne[0] / 2;
+    return ggml_view_3d(context_, both, n, both->ne[1], both->ne[2], both->nb[1], both->nb[2],
+                        ggml_row_size(both->type, which * n));
+  };
+  ggml_tensor* both = mixture.gate_up.weight == nullptr ? nullptr : of_chosen(mixture.gate_up, in);
+  ggml_tensor* y = both != nullptr ? gated(half(both, 0), half(both, 1))
+                                   : gated(of_chosen(mixture.gate, in), of_chosen(mixture.up, in));
+  y = ggml_mul(context_, of_chosen(mixture.down, y), weights);  // [rows, used, d_model]
   for (int64_t i = y->ne[1]; i-- > 0;) {
     ggml_tensor* one = ggml_view_2d(context_, y, y->ne[0], y->ne[2], y->nb[2], static_cast<size_t>(i) * y->nb[1]);
     sum = sum == nullptr ? one : ggml_add(context_, sum, one);
   }
-  *x = ggml_add(context_, sum, *x);
+  return sum;
+}
+
+void GgmlBlock::add_mixture(const GgmlLayer& layer, States x) {
+  const GgmlMixture& mixture = *layer.mixture;
+  if (mixture.beside_dense) return add_beside_dense(layer, x);
+  ggml_tensor* chosen = nullptr;
+  ggml_tensor* weights = expert_weights(mixture, chosen);
+  ggml_tensor* shared = mixture.gate_shared.weight == nullptr ? nullptr : shared_expert(mixture);
+  *x = ggml_add(context_, add_experts(mixture, chosen, weights, shared), *x);
+}
+
+// The router's scale comes with a division by the root of d_model.
+void GgmlBlock::add_beside_dense(const GgmlLayer& layer, States x) {
+  const GgmlMixture& mixture = *layer.mixture;
+  const GgmlNormsBesideDense& norms = *mixture.beside_dense;
+  gate(layer);
+  ggml_tensor* dense = normed(product(layer.down), norms.dense_post);
+  normalise(x, norms.router);
+  input_ = ggml_scale(context_, input_, 1.0F / std::sqrt(static_cast<float>(h_.d_model)));
+  ggml_tensor* chosen = nullptr;
+  ggml_tensor* weights = expert_weights(mixture, chosen);
+  normalise(x, norms.experts);
+  ggml_tensor* experts = normed(add_experts(mixture, chosen, weights, nullptr), norms.experts_post);
+  add(ggml_add(context_, experts, dense), layer.ffn_post_norm, x);
+}
+
+// p_l of compute/per_layer_embedding.h: [rows, n].
+ggml_tensor* GgmlBlock::layer_input(const GgmlPerLayerInput& per_layer) const {
+  const float of_projection = 1.0F / std::sqrt(static_cast<float>(h_.d_model)), of_both = 1.0F / std::sqrt(2.0F);
+  ggml_tensor* p = ggml_mul_mat(context_, per_layer.projection.weight, inputs_.begins);
+  p = normed(ggml_scale(context_, p, of_projection), per_layer.norm);
+  const ggml_tensor& tables = *inputs_.tables;
+  ggml_tensor* t =
+      ggml_view_2d(context_, inputs_.tables, tables.ne[0], rows(), tables.nb[2], per_layer.at * tables.nb[1]);
+  return ggml_scale(context_, ggml_add(context_, p, t), of_both);
+}
+
+// What compute/per_layer_embedding.h says, and the layer's scale.
+void GgmlBlock::finish(const GgmlLayer& layer, States x) {
+  if (layer.per_layer) {
+    input_ = *x;
+    input_ = gated(product(layer.per_layer->gate), layer_input(*layer.per_layer));
+    add(product(layer.per_layer->out), layer.per_layer->post_norm, x);
+  }
+  if (layer.output_scale != 1.0F) *x = ggml_scale(context_, *x, layer.output_scale);
 }
 
 }  // namespace sluice

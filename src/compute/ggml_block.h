@@ -20,12 +20,27 @@ struct GgmlLinear {
   ggml_tensor *weight = nullptr, *bias = nullptr;
 };
 
+// Of experts that stand beside a dense network: compute/mixture.h.
+struct GgmlNormsBesideDense {
+  ggml_tensor *router = nullptr, *experts = nullptr, *experts_post = nullptr, *dense_post = nullptr;  // [d_model]
+};
+
 // A mixture of experts on a device: compute/mixture.h. Matrices of experts have three dimensions.
 struct GgmlMixture {
   GgmlLinear router, gate, up, down;               // biases of experts: [experts, width]
+  GgmlLinear gate_up;                              // instead of the two: [experts, 2 width, d_model]
+  ggml_tensor* scales = nullptr;                   // [experts], by which their outputs are multiplied besides, or null
   ggml_tensor* biases = nullptr;                   // [experts], added to what they are chosen by, or null
   GgmlLinear shared_router;                        // of a shared expert that is weighed
   GgmlLinear gate_shared, up_shared, down_shared;  // of a shared expert, if there is one
+  std::optional<GgmlNormsBesideDense> beside_dense;
+};
+
+// What a token gives a layer, on a device: compute/per_layer_embedding.h.
+struct GgmlPerLayerInput {
+  size_t at = 0;                                      // the layer's place in the stage
+  GgmlLinear projection, gate, out;                   // [n, d_model] of this layer alone, [n, d_model], [d_model, n]
+  ggml_tensor *norm = nullptr, *post_norm = nullptr;  // [n], [d_model]
 };
 
 // Latent attention on a device: compute/latent_attention.h. Matrices of heads have three dimensions.
@@ -47,13 +62,17 @@ struct GgmlLayer {
   ggml_tensor *attention_post_norm = nullptr, *ffn_post_norm = nullptr;  // of what is added to the states, or null
   ggml_tensor* sinks = nullptr;                                          // [heads] f32 or null
   bool has_window = false;
-  GgmlLinear q, k, v;                         // or
+  int32_t head_dim = 0, n_kv_heads = 0;       // of its cells
+  GgmlLinear q, k, v;                         // without v values are what k gives, without k those of another layer; or
   std::optional<GgmlLatentAttention> latent;  // of latents; or
   std::optional<GgmlDeltaNet> delta;          // no attention
   GgmlLinear attention_out;
   GgmlLinear gate, up, down;           // or
   std::optional<GgmlMixture> mixture;  // of experts
-  // [cells, kv_heads * head_dim] f16 or f32; no values where they lie in the keys, nothing without attention.
+  std::optional<GgmlPerLayerInput> per_layer;
+  float output_scale = 1.0F;
+  // [cells, kv_heads * head_dim] f16 or f32; no values where they lie in the keys, nothing without attention. Without k
+  // another layer's.
   ggml_tensor *keys = nullptr, *values = nullptr;
   NoFormats qkv_formats, ffn_formats;
 };
@@ -75,6 +94,9 @@ struct GgmlInputs {
   ggml_tensor* attended = nullptr;
   // [queries] i32: with paths attention may have more queries than there are rows, which come first. Null: as many.
   ggml_tensor* queries = nullptr;
+  // Of layers that tokens have embeddings for: the states that rows begin with, [rows, d_model] f32, and of the tables
+  // sqrt(n) t_l for each layer of the stage, [rows, layers, n] f32. Else null.
+  ggml_tensor *begins = nullptr, *tables = nullptr;
 };
 
 class GgmlBlock {
@@ -94,7 +116,7 @@ class GgmlBlock {
   void gate(const GgmlLayer& layer);
   void add_gated(const GgmlLayer& layer, States x);
   void add_mixture(const GgmlLayer& layer, States x);
-  void finish(const GgmlLayer&, States) {}  // layers that do more are refused (compute/stage_runner.cpp)
+  void finish(const GgmlLayer& layer, States x);
 
   // A layer that folds its past, as far as to what its products give: [rows, projected_width].
   ggml_tensor* projected(const GgmlLayer& layer, States x);
@@ -113,16 +135,20 @@ class GgmlBlock {
   ggml_tensor* of_best_groups(ggml_tensor* shares) const;
   ggml_tensor* expert_weights(const GgmlMixture& mixture, ggml_tensor*& chosen) const;
   ggml_tensor* shared_expert(const GgmlMixture& mixture);
+  ggml_tensor* add_experts(const GgmlMixture& mixture, ggml_tensor* chosen, ggml_tensor* weights,
+                           ggml_tensor* sum) const;
+  void add_beside_dense(const GgmlLayer& layer, States x);
+  ggml_tensor* layer_input(const GgmlPerLayerInput& per_layer) const;
   void project(const GgmlLatentAttention& latent);
   void turn_and_keep(const GgmlLatentAttention& latent, const GgmlLayer& layer);
   ggml_tensor* values_of(const GgmlLatentAttention& latent) const;
-  ggml_tensor* rotate(ggml_tensor* x, const RopeParameters& rope) const;
+  ggml_tensor* rotate(ggml_tensor* x, bool has_window = false) const;
   ggml_tensor* turn(const GgmlLayer& layer, ggml_tensor* heads, int32_t n, ggml_tensor* norm) const;
   ggml_tensor* part_of_queries(ggml_tensor* both, int64_t part) const;
   ggml_tensor* keep(ggml_tensor* cells, ggml_tensor* rows) const;
-  ggml_tensor* asked() const;
+  ggml_tensor* asked(int32_t head_dim) const;
   ggml_tensor* gathered(ggml_tensor* cells) const;
-  ggml_tensor* seen(ggml_tensor* cells) const;
+  ggml_tensor* seen(const GgmlLayer& layer, ggml_tensor* cells) const;
   int64_t rows() const { return inputs_.positions->ne[0]; }
 
   ggml_context* context_;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int32_t kLeastCells = 256;  // kernels share out cells in such numbers
 constexpr int64_t kDoubledUpTo = 2048;
-constexpr size_t kNodesOfLayer = 96, kNodesOfExpert = 2, kNodes = 64;
+constexpr size_t kNodesOfLayer = 128, kNodesOfExpert = 2, kNodes = 64;
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -78,19 +78,26 @@ std::string GgmlLayers::what() const {
 ggml_tensor* GgmlLayers::declare_matrix(const Tensor& matrix) {
   if (!matrix) return nullptr;
   ggml_tensor* made = ggml_new_tensor_3d(tensors_.get(), matrix.type, matrix.ne[0], matrix.ne[1], matrix.n_matrices);
-  matrices_.emplace_back(made, &matrix);
+  matrices_.emplace_back(made, matrix);
   return made;
 }
 
 ggml_tensor* GgmlLayers::declare_vector(const Tensor& vector) {
   if (!vector) return nullptr;
   ggml_tensor* made = ggml_new_tensor_1d(tensors_.get(), GGML_TYPE_F32, vector.ne[0]);
-  vectors_.emplace_back(made, &vector);
+  vectors_.emplace_back(made, vector);
   return made;
 }
 
 GgmlLinear GgmlLayers::declare(const Tensor& weight, const Tensor& bias) {
   return {declare_matrix(weight), declare_vector(bias)};
+}
+
+GgmlNormsBesideDense GgmlLayers::declare_norms_beside_dense(const LayerWeights& w) {
+  return {.router = declare_vector(w.router_norm),
+          .experts = declare_vector(w.experts_norm),
+          .experts_post = declare_vector(w.experts_post_norm),
+          .dense_post = declare_vector(w.dense_post_norm)};
 }
 
 GgmlMixture GgmlLayers::declare_mixture(const LayerWeights& w) {
@@ -101,11 +108,14 @@ GgmlMixture GgmlLayers::declare_mixture(const LayerWeights& w) {
           .gate = declare_experts(w.gate_experts, w.gate_expert_biases),
           .up = declare_experts(w.up_experts, w.up_expert_biases),
           .down = declare_experts(w.down_experts, w.down_expert_biases),
+          .gate_up = declare_experts(w.gate_up_experts, {}),
+          .scales = declare_vector(w.expert_scales),
           .biases = declare_vector(w.router_share_bias),
           .shared_router = declare(w.shared_router),
           .gate_shared = declare(w.gate_shared),
           .up_shared = declare(w.up_shared),
-          .down_shared = declare(w.down_shared)};
+          .down_shared = declare(w.down_shared),
+          .beside_dense = h_.mixture.beside_dense ? std::optional(declare_norms_beside_dense(w)) : std::nullopt};
 }
 
 GgmlLatentAttention GgmlLayers::declare_latent_attention(const LayerWeights& w) {
@@ -125,22 +135,39 @@ GgmlDeltaNet GgmlLayers::declare_delta_net(const LayerWeights& w) {
           .keep = declare(w.keep)};
 }
 
+GgmlPerLayerInput GgmlLayers::declare_per_layer_input(const StageWeights& weights, size_t at) {
+  const LayerWeights& w = weights.layers[at];
+  const int64_t n = h_.d_per_layer, layer = weights.range.first + static_cast<int64_t>(at);
+  return {.at = at,
+          .projection = declare(weights.per_layer_projection.rows(layer * n, n)),
+          .gate = declare(w.per_layer_gate),
+          .out = declare(w.per_layer_out),
+          .norm = declare_vector(weights.per_layer_norm),
+          .post_norm = declare_vector(w.per_layer_post_norm)};
+}
+
 GgmlLayer GgmlLayers::declare(const LayerWeights& w) {
+  const int32_t layer = options_.range.first + static_cast<int32_t>(layers_.size()), kv_layer = h_.kv_layer_of(layer);
+  const GgmlLayer* const shared =
+      kv_layer == layer ? nullptr : &layers_[static_cast<size_t>(kv_layer - options_.range.first)];
   const auto cells = [&] {
     const auto type = options_.kv == KvType::kF16 ? GGML_TYPE_F16 : GGML_TYPE_F32;
-    return ggml_new_tensor_2d(tensors_.get(), type, int64_t{h_.n_kv_heads} * h_.head_dim, all_cells(options_));
+    const int64_t width = int64_t{h_.kv_heads_of(layer)} * h_.head_dim_of(layer);
+    return ggml_new_tensor_2d(tensors_.get(), type, width, all_cells(options_));
   };
   return {.attention_norm = declare_vector(w.attention_norm),
           .ffn_norm = declare_vector(w.ffn_norm),
           .q_norm = declare_vector(w.q_norm),
-          .k_norm = declare_vector(w.k_norm),
+          .k_norm = shared != nullptr ? nullptr : declare_vector(w.k_norm),
           .attention_post_norm = declare_vector(w.attention_post_norm),
           .ffn_post_norm = declare_vector(w.ffn_post_norm),
           .sinks = declare_vector(w.sinks),
-          .has_window = h_.window_of(options_.range.first + static_cast<int32_t>(layers_.size())) > 0,
+          .has_window = h_.window_of(layer) > 0,
+          .head_dim = h_.head_dim_of(layer),
+          .n_kv_heads = h_.kv_heads_of(layer),
           .q = w.kv_a ? GgmlLinear() : declare(w.q, w.q_bias),
-          .k = declare(w.k, w.k_bias),
-          .v = declare(w.v, w.v_bias),
+          .k = shared != nullptr ? GgmlLinear() : declare(w.k, w.k_bias),
+          .v = shared != nullptr ? GgmlLinear() : declare(w.v, w.v_bias),
           .latent = w.kv_a ? std::optional(declare_latent_attention(w)) : std::nullopt,
           .delta = w.mixed ? std::optional(declare_delta_net(w)) : std::nullopt,
           .attention_out = declare(w.attention_out, w.attention_out_bias),
@@ -148,15 +175,22 @@ GgmlLayer GgmlLayers::declare(const LayerWeights& w) {
           .up = declare(w.up, w.up_bias),
           .down = declare(w.down, w.down_bias),
           .mixture = w.router ? std::optional(declare_mixture(w)) : std::nullopt,
-          .keys = w.mixed ? nullptr : cells(),
-          .values = w.mixed || h_.latent ? nullptr : cells()};
+          .output_scale = w.output_scale ? to_f32_vector(w.output_scale).front() : 1.0F,
+          .keys = shared != nullptr ? shared->keys
+                  : w.mixed         ? nullptr
+                                    : cells(),
+          .values = shared != nullptr      ? shared->values
+                    : w.mixed || h_.latent ? nullptr
+                                           : cells()};
 }
 
 Status GgmlLayers::load(const StageWeights& weights) {
-  constexpr size_t kTensorsOfLayer = 32, kOthers = 8;
+  constexpr size_t kTensorsOfLayer = 48, kOthers = 8;
   tensors_.reset(
       ggml_init({ggml_tensor_overhead() * (kTensorsOfLayer * weights.layers.size() + kOthers), nullptr, true}));
   for (const LayerWeights& layer : weights.layers) layers_.push_back(declare(layer));
+  if (h_.d_per_layer > 0)
+    for (size_t i = 0; i < layers_.size(); ++i) layers_[i].per_layer = declare_per_layer_input(weights, i);
   rope_factors_ = declare_vector(weights.rope_factors);
   Tensor output = weights.output, bias = weights.output_bias;
   if (options_.with_head) {
@@ -167,13 +201,13 @@ Status GgmlLayers::load(const StageWeights& weights) {
   }
   SLUICE_TRY(buffer_, device_.allocate(tensors_.get(), what()));
   for (const auto& [to, matrix] : matrices_) {
-    const size_t row = ggml_row_size(matrix->type, matrix->ne[0]);
-    SLUICE_CHECK(matrix->row_bytes == row, "rows of a matrix lie side by side");
-    ggml_backend_tensor_set(to, matrix->data, 0, matrix->bytes());
-    weights.release(*matrix);
+    const size_t row = ggml_row_size(matrix.type, matrix.ne[0]);
+    SLUICE_CHECK(matrix.row_bytes == row, "rows of a matrix lie side by side");
+    ggml_backend_tensor_set(to, matrix.data, 0, matrix.bytes());
+    weights.release(matrix);
   }
   for (const auto& [to, vector] : vectors_) {
-    const std::vector<float> values = to_f32_vector(*vector);
+    const std::vector<float> values = to_f32_vector(vector);
     ggml_backend_tensor_set(to, values.data(), 0, values.size() * sizeof(float));
   }
   const size_t first = is_locked() ? static_cast<size_t>(spare_cell(options_)) : 0;
@@ -207,6 +241,10 @@ std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build(const GgmlPart& part, Shape 
                                     : graph.input(GGML_TYPE_F16, shape.cells, shape.rows),
       .attended = part.begins_folded ? graph.input(GGML_TYPE_F32, h_.delta.value_width(), shape.rows) : nullptr,
       .queries = queries(shape) > shape.rows ? graph.input(GGML_TYPE_I32, queries(shape)) : nullptr};
+  if (h_.d_per_layer > 0) {
+    pass->inputs.begins = graph.input(GGML_TYPE_F32, h_.d_model, shape.rows);
+    pass->inputs.tables = graph.input(GGML_TYPE_F32, h_.d_per_layer, std::ssize(layers_), shape.rows);
+  }
   GgmlBlock operations(graph.context(), h_, pass->inputs, rope_factors_);
   ggml_tensor* x = pass->inputs.hidden;
   for (int32_t l = part.range.first; l < part.range.last; ++l) {
@@ -293,10 +331,11 @@ void GgmlLayers::send(ggml_tensor* to, const std::vector<T>& values) const {
   device_.send(to, values.data(), values.size() * sizeof(T));
 }
 
-// By way of `room`. Rows of nothing fill them up.
-void GgmlLayers::send_states(ggml_tensor* to, std::span<const float> states, std::vector<float>& room) const {
+// By way of `room`. What is missing is filled up with zeros.
+void GgmlLayers::send_floats(ggml_tensor* to, std::span<const float> values, std::vector<float>& room) const {
+  if (to == nullptr) return;
   room.assign(static_cast<size_t>(ggml_nelements(to)), 0.0F);
-  std::ranges::copy(states, room.begin());
+  std::ranges::copy(values, room.begin());
   send(to, room);
 }
 
@@ -335,7 +374,7 @@ void GgmlLayers::send_rows(const Pass& pass, std::span<const BlockRow> rows, Sha
   send(pass.inputs.queries, queries_);
 }
 
-void GgmlLayers::run(size_t part, std::span<const BlockRow> rows, std::span<float> hidden, const Folding& folding) {
+void GgmlLayers::run(size_t part, std::span<const BlockRow> rows, std::span<float> hidden, const GgmlBesides& besides) {
   SLUICE_CHECK(rows.size() <= static_cast<size_t>(largest_.rows) && hidden.size() == numbers(rows.size(), h_.d_model),
                "rows of a pass, and their states");
   const Shape shape = shape_of(rows);
@@ -344,12 +383,14 @@ void GgmlLayers::run(size_t part, std::span<const BlockRow> rows, std::span<floa
   if (!pass) pass = build(parts_[part], shape);
   device_.use([&] {
     place(*pass);
-    send_states(pass->inputs.hidden, hidden, hidden_);
-    if (pass->inputs.attended != nullptr) send_states(pass->inputs.attended, folding.attended, attended_);
+    send_floats(pass->inputs.hidden, hidden, hidden_);
+    send_floats(pass->inputs.attended, besides.attended, attended_);
+    send_floats(pass->inputs.begins, besides.begins.empty() ? hidden : besides.begins, begins_);
+    send_floats(pass->inputs.tables, besides.tables, tables_);
     send_rows(*pass, rows, shape);
     pass->graph.compute(device_);
     if (pass->projected != nullptr)
-      device_.fetch(pass->projected, folding.projected.data(), folding.projected.size_bytes());
+      device_.fetch(pass->projected, besides.projected.data(), besides.projected.size_bytes());
     if (pass->graph.output() != pass->inputs.hidden)
       device_.fetch(pass->graph.output(), hidden.data(), hidden.size_bytes());
     device_.wait();
@@ -365,7 +406,7 @@ void GgmlLayers::logits(std::span<const float> hidden, std::span<float> logits) 
   if (!pass) pass = build_head(n_rows);
   device_.use([&] {
     place(*pass);
-    send_states(pass->inputs.hidden, hidden, hidden_);
+    send_floats(pass->inputs.hidden, hidden, hidden_);
     pass->graph.compute(device_);
     device_.fetch(pass->graph.output(), logits.data(), logits.size_bytes());
     device_.wait();

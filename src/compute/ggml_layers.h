@@ -40,6 +40,16 @@ struct GgmlPart {
   bool ends_projected = false;  // the last one ends with what its products give
 };
 
+// What some layers are given with a pass, and give, besides the states.
+struct GgmlBesides {
+  // Of those that fold their past:
+  std::span<const float> attended;  // [rows, value_width], of a part that begins folded
+  std::span<float> projected;       // [rows, projected_width], of one that ends projected
+  // Of those that tokens have embeddings for (compute/per_layer_embedding.h):
+  std::span<const float> begins;  // [rows, d_model]: the states that rows begin with; empty: those that come
+  std::span<const float> tables;  // [rows, the stage's layers, d_per_layer]: sqrt(n) t_l; empty: zeros
+};
+
 // Thread safety: none.
 class GgmlLayers {
  public:
@@ -53,17 +63,10 @@ class GgmlLayers {
   // Of one pass.
   int32_t most_rows() const { return is_locked() ? options_.width_lock : ggml_pass_rows(options_.max_rows); }
 
-  // What layers that fold their past are given, and give.
-  struct Folding {
-    std::span<const float> attended;  // [rows, value_width], of a part that begins folded
-    std::span<float> projected;       // [rows, projected_width], of one that ends projected
-  };
-
   // One pass through a part. hidden: [rows, d_model], read and overwritten. REQUIRES: rows.size() <= most_rows(); if
   // locked, of all rows ggml_attended_cells() is the same; a row's parent is among them or has passed before. Throws
   // std::runtime_error, which names the device, if that fails.
-  void run(size_t part, std::span<const BlockRow> rows, std::span<float> hidden, const Folding& folding);
-  void run(size_t part, std::span<const BlockRow> rows, std::span<float> hidden) { run(part, rows, hidden, {}); }
+  void run(size_t part, std::span<const BlockRow> rows, std::span<float> hidden, const GgmlBesides& besides = {});
   // hidden: [rows, d_model]; logits: [rows, n_logits]. REQUIRES: with_head, and rows as in run().
   void logits(std::span<const float> hidden, std::span<float> logits);
 
@@ -87,15 +90,17 @@ class GgmlLayers {
     explicit Pass(size_t capacity) : graph(capacity) {}
     GgmlGraph graph;
     GgmlInputs inputs;
-    ggml_tensor* projected = nullptr;  // as in Folding
+    ggml_tensor* projected = nullptr;  // as in GgmlBesides
   };
 
   GgmlLayers(GgmlDevice device, const ModelFile& model, const StageOptions& options, std::vector<GgmlPart> parts);
   Status load(const StageWeights& weights);
   GgmlLayer declare(const LayerWeights& weights);
+  GgmlNormsBesideDense declare_norms_beside_dense(const LayerWeights& weights);
   GgmlMixture declare_mixture(const LayerWeights& weights);
   GgmlLatentAttention declare_latent_attention(const LayerWeights& weights);
   GgmlDeltaNet declare_delta_net(const LayerWeights& weights);
+  GgmlPerLayerInput declare_per_layer_input(const StageWeights& weights, size_t at);
   GgmlLinear declare(const Tensor& weight, const Tensor& bias = {});
   ggml_tensor* declare_matrix(const Tensor& matrix);
   ggml_tensor* declare_vector(const Tensor& vector);
@@ -107,7 +112,7 @@ class GgmlLayers {
   void place(Pass& pass);
   template <class T>
   void send(ggml_tensor* to, const std::vector<T>& values) const;
-  void send_states(ggml_tensor* to, std::span<const float> states, std::vector<float>& room) const;
+  void send_floats(ggml_tensor* to, std::span<const float> values, std::vector<float>& room) const;
   void send_rows(const Pass& pass, std::span<const BlockRow> rows, Shape shape);
   int32_t queries(Shape shape) const { return is_locked() ? options_.width_lock : shape.rows; }
   bool gathers_pairs();
@@ -120,7 +125,7 @@ class GgmlLayers {
   int32_t n_logits_;
 
   GgmlContextPtr tensors_;
-  std::vector<std::pair<ggml_tensor*, const Tensor*>> matrices_, vectors_;  // to be filled, while loading
+  std::vector<std::pair<ggml_tensor*, Tensor>> matrices_, vectors_;  // to be filled, while loading
   GgmlBufferPtr buffer_;
   std::vector<GgmlLayer> layers_;
   bool gathers_pairs_ = false;  // as in GgmlInputs
@@ -134,8 +139,9 @@ class GgmlLayers {
   std::map<int32_t, std::unique_ptr<Pass>> heads_;              // by rows
 
   // What is sent with a pass.
-  std::vector<float> hidden_;       // [rows, d_model]
-  std::vector<float> attended_;     // [rows, value_width]
+  std::vector<float> hidden_;    // [rows, d_model]
+  std::vector<float> attended_;  // as GgmlBesides
+  std::vector<float> begins_, tables_;
   std::vector<int32_t> positions_;  // as in GgmlInputs
   std::vector<int64_t> written_;
   std::vector<int32_t> paths_, queries_;

@@ -82,8 +82,9 @@ class GgmlStageRunner final : public StageRunner {
  public:
   static Result<std::unique_ptr<StageRunner>> create(const ModelFile& model, const StageOptions& options) {
     SLUICE_TRY(auto layers, GgmlLayers::create(model, options, parts_of(model.hparams(), options)));
-    const LayerRange none{options.range.first, options.range.first};
-    SLUICE_TRY(StageWeights embedding, model.map(none, options.with_embedding, /*with_head=*/false));
+    LayerRange with_tables{options.range.first, options.range.first};
+    if (model.hparams().d_per_layer > 0) with_tables = options.range;  // whose matrices nobody reads here
+    SLUICE_TRY(StageWeights embedding, model.map(with_tables, options.with_embedding, /*with_head=*/false));
     std::unique_ptr<GgmlStageRunner> runner(
         new GgmlStageRunner(model, options, std::move(layers), std::move(embedding)));
     if (std::ranges::any_of(runner->parts_, &GgmlPart::ends_projected)) {
@@ -181,6 +182,19 @@ class GgmlStageRunner final : public StageRunner {
       const auto state = hidden.subspan(order_[i] * d_, d_);
       states_.insert(states_.end(), state.begin(), state.end());
     }
+    if (embedding_.per_layer_embedding) read_tokens();
+  }
+
+  // What these rows bring to each layer.
+  void read_tokens() {
+    const size_t width = static_cast<size_t>(options_.range.count()) * static_cast<size_t>(h_.d_per_layer);
+    begins_.resize(rows_.size() * d_);
+    tables_.resize(rows_.size() * width);
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      embed(embedding_, h_, options_, rows_[i].token, std::span(begins_).subspan(i * d_, d_));
+      embed_for_layers(embedding_.per_layer_embedding, rows_[i].token, options_.range.first, h_.d_per_layer,
+                       std::span(tables_).subspan(i * width, width));
+    }
   }
 
   // Of the rows as they came. states: [rows, d_model], as they are arranged.
@@ -189,7 +203,7 @@ class GgmlStageRunner final : public StageRunner {
       std::ranges::copy(states.subspan(i * d_, d_), to.subspan(order_[i] * d_, d_).begin());
   }
 
-  // In as few passes as there may be. attended: as in GgmlLayers::Folding, of all rows.
+  // In as few passes as there may be. attended_to: as in GgmlBesides, of all rows.
   void run_part(size_t part, std::span<const float> attended_to) {
     const auto rows_of = [&](auto values, size_t first, size_t n) {
       const size_t width = values.size() / rows_.size();
@@ -202,7 +216,9 @@ class GgmlStageRunner final : public StageRunner {
       while (end < most && attended(rows_[end]) == attended(rows_[first])) ++end;
       layers_->run(part, std::span(places_).subspan(first, end - first),
                    rows_of(std::span(states_), first, end - first),
-                   {rows_of(attended_to, first, end - first), rows_of(projected, first, end - first)});
+                   {rows_of(attended_to, first, end - first), rows_of(projected, first, end - first),
+                    rows_of(std::span<const float>(begins_), first, end - first),
+                    rows_of(std::span<const float>(tables_), first, end - first)});
       first = end;
     }
   }
@@ -228,7 +244,8 @@ class GgmlStageRunner final : public StageRunner {
   std::vector<size_t> order_;  // their numbers as they came
   std::vector<Row> rows_;
   std::vector<BlockRow> places_;
-  std::vector<float> states_;  // [rows, d_model]
+  std::vector<float> states_;           // [rows, d_model]
+  std::vector<float> begins_, tables_;  // as GgmlBesides, or empty
 };
 
 }  // namespace

@@ -19,9 +19,6 @@ Status check_options(const ModelFile& model, const StageOptions& o) {
   }
   if (o.width_lock < 0 || o.width_lock > kMostWidthLock)
     return input_error(of + "the width lock of a stage must be at most " + std::to_string(kMostWidthLock) + " rows");
-  if (model.hparams().normed_values && o.device != kCpuDevice)
-    return input_error(of + "layers of " + model.hparams().architecture +
-                       " are computed on the CPU alone; leave --device out");
   if (const int32_t layer = model.hparams().parted_by(o.range.first); layer >= 0 && layer < o.range.last)
     return input_error(of + "no stage may begin with layer " + std::to_string(o.range.first) + ": layer " +
                        std::to_string(layer) + " reads keys and values of layer " +

@@ -20,7 +20,8 @@ using FreeMemory = std::function<int64_t(const std::string& device)>;
 
 // The layers of each stage: as --cuts says, or else as balanced as can be by what the profile says that layers take, or
 // by the bytes that they read and how fast their devices are, within what hosts are to give, or what is free on
-// devices. REQUIRES: a device for all stages, or one for each. Errors name --stages, --cuts, --device or --hosts, and what would be right.
+// devices. REQUIRES: a device for all stages, or one for each. Errors name --stages, --cuts, --device or --hosts, and
+// what would be right.
 Result<std::vector<LayerRange>> choose_cuts(const ModelFile& model, const SessionOptions& options,
                                             const std::optional<Profile>& profile,
                                             const FreeMemory& free = free_memory_of);

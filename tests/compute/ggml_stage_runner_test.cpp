@@ -40,6 +40,10 @@ TEST(GgmlStageRunner, UnquantisedModelsOfEveryFamilyAgreeWithOurKernels) {
   specs.push_back({.tied = true, .rope_scaling = "factors"});
   specs.push_back({.attention_bias = true});
   specs.push_back({.n_heads = 2, .n_kv_heads = 1, .head_dim = 32});
+  // Next to nothing lies where ggml takes GELU from a table.
+  for (const bool other_form : {false, true})
+    specs.push_back(of_family({.n_layers = 6, .other_form = other_form, .gate_scale = 1e5f}, "gemma4"));
+  specs.push_back(sharing_model({.head_dim = 20, .gate_scale = 1e5f}));
   for (const TinyModelSpec& spec : specs) {
     const ModelFile model = open_model(write_tiny_model(spec, temp_path("family.gguf")));
     const std::vector<Token> tokens = Dice(3).tokens(40, model.hparams().n_vocab);
@@ -157,7 +161,10 @@ void expect_near(const std::vector<float>& a, const std::vector<float>& b, doubl
 }
 
 TEST(GgmlStageRunner, TapsRoundedStatesAndFewLogitsAreThoseOfOurKernels) {
-  const ModelFile model = open_model(write_tiny_model({.n_layers = 4}, temp_path("taps.gguf")));
+  const ModelFile plain = open_model(write_tiny_model({.n_layers = 4}, temp_path("taps.gguf")));
+  // Tokens give each of its layers something, and the last ones read keys and values of layers 4 and 5.
+  const ModelFile sharing =
+      open_model(write_tiny_model(sharing_model({.gate_scale = 1e5f}), temp_path("sharing.gguf")));
   const StageOptions cases[] = {
       {.range = {0, 4}, .n_logits = 50, .taps = {0, 1, 4}},
       {.range = {1, 4}, .with_embedding = false, .with_head = false, .taps = {2, 3}},
@@ -166,8 +173,18 @@ TEST(GgmlStageRunner, TapsRoundedStatesAndFewLogitsAreThoseOfOurKernels) {
       {.range = {4, 4}, .with_embedding = false, .n_logits = 300},
       {.range = {0, 2}, .with_head = false, .foreign_tokens = true},
   };
-  for (const StageOptions& options : cases) {
+  const StageOptions cases_of_sharing[] = {
+      {.range = {0, 9}, .n_logits = 50, .taps = {0, 5, 7, 8}},
+      {.range = {4, 9}, .with_embedding = false, .with_head = false, .taps = {5, 6}},
+      {.range = {0, 9}, .n_logits = 7, .rounded = {2, 4}},
+      {.range = {9, 9}, .with_embedding = false, .n_logits = 300},
+  };
+  std::vector<std::pair<const ModelFile*, StageOptions>> all;
+  for (const StageOptions& options : cases) all.emplace_back(&plain, options);
+  for (const StageOptions& options : cases_of_sharing) all.emplace_back(&sharing, options);
+  for (const auto& [file, options] : all) {
     SCOPED_TRACE(options.range.first * 10 + options.range.last);
+    const ModelFile& model = *file;
     const Made ours = make(model, options, kCpuDevice);
     for (const int32_t lock : {kWidthLock, 16, 0}) {
       const Made theirs = make(model, options, kDevice, lock);

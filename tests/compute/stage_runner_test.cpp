@@ -262,6 +262,12 @@ TEST(StageRunner, LogitsOfRandomTrafficEqualPlainDecodingToTheLastBit) {
        of_family(q8_0, "qwen35"),
        {.cuts = {1}, .threads = 2, .kv = KvType::kF16, .devices = {"ggml:cpu"}},
        2},
+      {"gemma4 on ggml:cpu", of_family({.n_layers = 6}, "gemma4"), {.cuts = {1, 4}, .devices = {"ggml:cpu"}}, 2},
+      {"gemma4, Q8_0 on ggml:cpu", of_family(q8_0, "gemma4"), {.cuts = {1}, .devices = {"ggml:cpu"}}, 2},
+      {"gemma4, shared keys on ggml:cpu",
+       sharing_model({}),
+       {.cuts = {1, 3, 4}, .kv = KvType::kF16, .devices = {"ggml:cpu"}},
+       3},
       {"gpt-oss on ggml:cpu", with_experts({}, "gpt-oss"), {.cuts = {1, 2}, .devices = {"ggml:cpu"}}, 2},
       {"experts on ggml:cpu", with_experts(q8_0, "qwen2moe"), {.cuts = {1}, .devices = {"ggml:cpu"}}, 2},
   };
@@ -411,11 +417,13 @@ TEST(StageRunner, RefusesOptionsThatDoNotFitTheModel) {
                                          ": the experts of a layer need 1 MiB of memory, and 1 MiB are left for all: "
                                          "give more by --memory");
   const std::string path = write_tiny_model(sharing_model({}), temp_path("sharing.gguf"));
-  const auto refused = make_stage_runner(open_model(path), {.range = {5, 9}, .with_embedding = false, .n_cells = 4});
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().message,
-            path + ": no stage may begin with layer 5: layer 6 reads keys and values of layer 4");
-  EXPECT_FALSE(make_stage_runner(open_model(path), {.range = {0, 9}, .n_cells = 4, .device = "ggml:cpu"}));
+  for (const char* device : {kCpuDevice, "ggml:cpu"}) {
+    const auto refused =
+        make_stage_runner(open_model(path), {.range = {5, 9}, .with_embedding = false, .n_cells = 4, .device = device});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().message,
+              path + ": no stage may begin with layer 5: layer 6 reads keys and values of layer 4");
+  }
 }
 
 }  // namespace

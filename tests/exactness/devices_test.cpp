@@ -23,27 +23,36 @@ RequestSpec request(const std::string& method, float temperature, int32_t width 
   return spec;
 }
 
-std::vector<Token> answer_of(const PipelineSpec& setup, const RequestSpec& spec, Exactness exactness) {
-  const auto engine = make_engine(six_layers(), setup);
+std::vector<Token> answer_of(const PipelineSpec& setup, const RequestSpec& spec, Exactness exactness,
+                             const Opened& model = six_layers()) {
+  const auto engine = make_engine(model, setup);
   EXPECT_EQ(engine->exactness(), exactness);
   const RequestId id = submit(*engine, spec);
   finish(*engine);
   return answer(*engine, id);
 }
 
-TEST(Devices, EveryMethodGivesTheTokensOfPlainDecodingOnTheSameDevice) {
+void expect_the_tokens_of_plain_decoding(const Opened& model) {
   for (const float temperature : {0.0f, 1.0f}) {
-    const auto expected = plain_decoding(six_layers(), request("ar", temperature), KvType::kF16, 256, {}, kDevice);
+    const auto expected = plain_decoding(model, request("ar", temperature), KvType::kF16, 256, {}, kDevice);
     for (const char* method : {"ar", "sd", "specinfer", "specpipe", "surge", "pipespec", "ssd"})
       for (const int32_t stages : {1, 3})
         for (const bool threads : {false, true}) {
           PipelineSpec setup{.stages = stages, .threads = threads, .devices = {kDevice}};
           if (method != std::string("ar")) setup.drafts = {&five_layers()};
           const RequestSpec spec = request(method, temperature);
-          EXPECT_EQ(answer_of(setup, spec, Exactness::kWidthLocked), expected)
+          EXPECT_EQ(answer_of(setup, spec, Exactness::kWidthLocked, model), expected)
               << describe(setup) << "; " << describe(spec);
         }
   }
+}
+
+TEST(Devices, EveryMethodGivesTheTokensOfPlainDecodingOnTheSameDevice) {
+  expect_the_tokens_of_plain_decoding(six_layers());
+}
+
+TEST(Devices, AndOfLayersThatTokensHaveEmbeddingsForWithExpertsOrSharedKeys) {
+  for (const Opened* model : {&six_layers_of("gemma4"), &sharing_layers()}) expect_the_tokens_of_plain_decoding(*model);
 }
 
 // Layers of other kinds, in a chat's next turn too.
