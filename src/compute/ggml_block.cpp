@@ -155,14 +155,32 @@ ggml_tensor* GgmlBlock::gathered(ggml_tensor* cells) const {
 }
 
 // The keys, or values, that they see. With paths: [queries, kv_heads, n, head_dim], each query's own in the order of
-// its path; else [kv_heads, n, head_dim] for all, as they are kept.
+// its path, of a chain [1, …]; else [kv_heads, n, head_dim] for all, as they are kept.
 ggml_tensor* GgmlBlock::seen(const GgmlLayer& layer, ggml_tensor* cells) const {
   const int64_t n = inputs_.mask->ne[0], head_dim = layer.head_dim, n_heads = layer.n_kv_heads;
+  const int64_t n_paths = inputs_.is_chain ? 1 : inputs_.mask->ne[3];
   ggml_tensor* all =
       inputs_.paths == nullptr
           ? ggml_view_3d(context_, cells, head_dim, n_heads, n, ggml_row_size(cells->type, head_dim), cells->nb[1], 0)
-          : ggml_reshape_4d(context_, gathered(cells), head_dim, n_heads, n, inputs_.mask->ne[3]);
+          : ggml_reshape_4d(context_, gathered(cells), head_dim, n_heads, n, n_paths);
   return ggml_permute(context_, all, 0, 2, 1, 3);
+}
+
+// What every query of a group sees, who all see the same: [together, …].
+ggml_tensor* GgmlBlock::for_all(ggml_tensor* chain) const {
+  ggml_tensor* made = ggml_view_4d(context_, chain, chain->ne[0], chain->ne[1], chain->ne[2], 1, chain->nb[1],
+                                   chain->nb[2], chain->nb[3], 0);
+  made->ne[3] = inputs_.together;
+  made->nb[3] = 0;
+  return made;
+}
+
+// Those that go through attention together.
+ggml_tensor* GgmlBlock::group(ggml_tensor* of_queries, int64_t first) const {
+  if (inputs_.paths == nullptr || of_queries->ne[3] == inputs_.together) return of_queries;
+  return ggml_view_4d(context_, of_queries, of_queries->ne[0], of_queries->ne[1], of_queries->ne[2], inputs_.together,
+                      of_queries->nb[1], of_queries->nb[2], of_queries->nb[3],
+                      static_cast<size_t>(first) * of_queries->nb[3]);
 }
 
 void GgmlBlock::attend(const GgmlLayer& layer) {
@@ -174,13 +192,29 @@ void GgmlBlock::attend(const GgmlLayer& layer) {
   ggml_tensor* values = values_ != keys_ ? seen(layer, values_)
                                          : ggml_view_4d(context_, keys, value_dim, keys->ne[1], keys->ne[2],
                                                         keys->ne[3], keys->nb[1], keys->nb[2], keys->nb[3], 0);
-  ggml_tensor* out =
-      ggml_flash_attn_ext(context_, asked(layer.head_dim), keys, values, mask, scale, 0.0F, h_.attention_cap);
-  if (layer.sinks != nullptr) ggml_flash_attn_ext_add_sinks(out, layer.sinks);
-  ggml_prec_set_acc(out, GGML_PREC_F32);
+  ggml_tensor *queries = asked(layer.head_dim), *out = nullptr;
+  if (inputs_.is_chain) keys = for_all(keys), values = for_all(values);
+  const int64_t n_queries = queries->ne[3], together = inputs_.paths == nullptr ? n_queries : inputs_.together;
+  for (int64_t first = 0; first < n_queries; first += together) {
+    ggml_tensor* one = ggml_flash_attn_ext(
+        context_, group(queries, first), inputs_.is_chain ? keys : group(keys, first),
+        inputs_.is_chain ? values : group(values, first), group(mask, first), scale, 0.0F, h_.attention_cap);
+    if (layer.sinks != nullptr) ggml_flash_attn_ext_add_sinks(one, layer.sinks);
+    ggml_prec_set_acc(one, GGML_PREC_F32);
+    out = out == nullptr ? one : ggml_concat(context_, out, one, 3);
+  }
   const int64_t width = value_dim * h_.n_heads;
   input_ = ggml_view_2d(context_, out, width, rows(), ggml_row_size(out->type, width), 0);
-  if (h_.gated_attention) input_ = ggml_mul(context_, input_, gates_);
+  if (gates_ != nullptr) input_ = ggml_mul(context_, input_, gates_);
+}
+
+ggml_tensor* GgmlBlock::attention(const GgmlLayer& layer, ggml_tensor* queries, ggml_tensor* keys,
+                                  ggml_tensor* values) {
+  q_ = queries;
+  keys_ = keys;
+  values_ = values;
+  attend(layer);
+  return input_;
 }
 
 void GgmlBlock::add_attended(const GgmlLayer& layer, States x) {
@@ -249,6 +283,7 @@ ggml_tensor* GgmlBlock::expert_weights(const GgmlMixture& mixture, ggml_tensor*&
     weights = ggml_reshape_3d(context_, weights, 1, m.n_used, n_rows);
   }
   if (m.scale != 1.0F) weights = ggml_scale(context_, weights, m.scale);
+  graph_.put_next(weights);
   if (mixture.scales == nullptr) return weights;
   ggml_tensor* scales =
       ggml_repeat_4d(context_, ggml_reshape_2d(context_, mixture.scales, 1, m.n_experts), 1, m.n_experts, n_rows, 1);

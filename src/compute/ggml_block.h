@@ -1,9 +1,10 @@
 // The operations of compute/block.h as nodes of a ggml graph: what they leave is a tensor that has yet to be computed.
 //
-// Attention, in one of two ways. Where bits must not move, each row sees keys and values that are gathered for it
-// alone, in the order of its path, from index 0 on, without gaps. So the order in which a kernel adds them up depends
-// on the path alone, wherever its cells lie and whatever other branches there are (docs/devices.md, "Which bits does it
-// promise?"). It costs a copy of its path a row. Else all rows see the cells where they are, under a mask.
+// Attention, in one of two ways. Where bits must not move, each row sees keys and values that are gathered in the order
+// of its path, from index 0 on, without gaps. So the order in which a kernel adds them up depends on the path alone,
+// wherever its cells lie and whatever other branches there are (docs/devices.md, "Which bits does it promise?"). It
+// costs a copy of its path a row, or one for all rows that are a chain, as those of prompts are. Else all rows see the
+// cells where they are, under a mask.
 #pragma once
 
 #include <ggml.h>
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "compute/ggml_graph.h"
 #include "model/model_file.h"
 
 namespace sluice {
@@ -82,8 +84,11 @@ struct GgmlInputs {
   ggml_tensor* hidden = nullptr;     // [rows, d_model] f32
   ggml_tensor* positions = nullptr;  // [rows] i32
   ggml_tensor* written = nullptr;    // [rows] i64: the cells that rows' keys and values go to
-  // [queries, n] i32, flat: the cells of each row's path in its order, then any. Null: rows see cells 0 … n - 1.
+  // [queries, n] i32, flat: the cells of each row's path in its order, then any. If rows are a chain [n]: of its end,
+  // as all others' paths are what that begins with. Null: rows see cells 0 … n - 1.
   ggml_tensor* paths = nullptr;
+  bool is_chain = false;
+  int64_t together = 0;  // queries, with paths: so many go through attention at a time, whose kernels look at that
   // Whether the device gathers numbers of i32: then two of f16 go as one, and stay what they are. Else they become f32.
   bool gathers_pairs = false;
   // 0 for those of the path, else minus infinity: [queries, 1, 1, n] f16 with paths, else [rows, n].
@@ -105,8 +110,8 @@ class GgmlBlock {
   using States = ggml_tensor**;
 
   // rope_factors: [rope.n_dims / 2] f32 or null.
-  GgmlBlock(ggml_context* context, const HyperParameters& hparams, const GgmlInputs& inputs, ggml_tensor* rope_factors)
-      : context_(context), h_(hparams), inputs_(inputs), rope_factors_(rope_factors) {}
+  GgmlBlock(GgmlGraph& graph, const HyperParameters& hparams, const GgmlInputs& inputs, ggml_tensor* rope_factors)
+      : graph_(graph), context_(graph.context()), h_(hparams), inputs_(inputs), rope_factors_(rope_factors) {}
 
   void normalise(States x, ggml_tensor* weight, GgmlLayer::NoFormats = {});
   void project(const GgmlLayer& layer);
@@ -117,6 +122,9 @@ class GgmlBlock {
   void add_gated(const GgmlLayer& layer, States x);
   void add_mixture(const GgmlLayer& layer, States x);
   void finish(const GgmlLayer& layer, States x);
+
+  // What these queries attend to in cells that are given: [rows, heads * values of a head].
+  ggml_tensor* attention(const GgmlLayer& layer, ggml_tensor* queries, ggml_tensor* keys, ggml_tensor* values);
 
   // A layer that folds its past, as far as to what its products give: [rows, projected_width].
   ggml_tensor* projected(const GgmlLayer& layer, States x);
@@ -149,8 +157,11 @@ class GgmlBlock {
   ggml_tensor* asked(int32_t head_dim) const;
   ggml_tensor* gathered(ggml_tensor* cells) const;
   ggml_tensor* seen(const GgmlLayer& layer, ggml_tensor* cells) const;
+  ggml_tensor* for_all(ggml_tensor* chain) const;
+  ggml_tensor* group(ggml_tensor* of_queries, int64_t first) const;
   int64_t rows() const { return inputs_.positions->ne[0]; }
 
+  GgmlGraph& graph_;
   ggml_context* context_;
   const HyperParameters& h_;
   const GgmlInputs& inputs_;

@@ -128,6 +128,10 @@ Result<GgmlBufferPtr> GgmlDevice::allocate(ggml_context* tensors, const std::str
   return buffer;
 }
 
+bool GgmlDevice::is_processor() const {
+  return ggml_backend_dev_type(ggml_backend_get_device(backend_.get())) == GGML_BACKEND_DEVICE_TYPE_CPU;
+}
+
 tl::unexpected<Error> GgmlDevice::too_little_memory(const std::string& what) const {
   size_t free = 0, total = 0;
   ggml_backend_dev_memory(ggml_backend_get_device(backend_.get()), &free, &total);

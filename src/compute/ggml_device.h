@@ -52,6 +52,7 @@ class GgmlDevice {
   static Result<GgmlDevice> open(const std::string& name, int32_t threads);
 
   const std::string& name() const { return name_; }  // with the prefix
+  bool is_processor() const;
   ggml_backend_t backend() const { return backend_.get(); }
   // Work on it, and in between. Throws std::runtime_error, which names it, where it fails for good: then it is lost.
   void use(const std::function<void()>& work);

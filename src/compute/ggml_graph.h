@@ -15,6 +15,8 @@ class GgmlGraph {
   ggml_context* context() { return context_.get(); }
   ggml_tensor* input(ggml_type type, int64_t ne0, int64_t ne1 = 1, int64_t ne2 = 1, int64_t ne3 = 1);
   void end(ggml_tensor* output);
+  // What comes next in the order of operations: kernels that do several at once look for them side by side.
+  void put_next(ggml_tensor* tensor) { ggml_build_forward_expand(graph_, tensor); }
   // Another output, before the end.
   void keep(ggml_tensor* output);
 

@@ -12,8 +12,13 @@ namespace sluice {
 
 namespace {
 
+// Rows of a pass with a lock, if bits hold: many keep a GPU busy, and a processor long, also where a prompt is short.
+constexpr int32_t kWidest = 128, kWidestOfProcessor = 32;
+constexpr int64_t kGatherRoom = int64_t{1} << 28;  // bytes that keys and values of all paths of a pass may take
+
 constexpr int32_t kLeastCells = 256;  // kernels share out cells in such numbers
 constexpr int64_t kDoubledUpTo = 2048;
+constexpr size_t kNodesOfGroup = 8;  // of queries
 constexpr size_t kNodesOfLayer = 128, kNodesOfExpert = 2, kNodes = 64;
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
@@ -46,8 +51,12 @@ Result<std::unique_ptr<GgmlLayers>> GgmlLayers::create(const ModelFile& model, c
   SLUICE_TRY(GgmlDevice device, GgmlDevice::open(options.device, options.threads));
   SLUICE_TRY(const StageWeights weights, model.map(options.range, /*with_embedding=*/false, options.with_head));
   std::unique_ptr<GgmlLayers> layers(new GgmlLayers(std::move(device), model, options, std::move(parts)));
-  SLUICE_TRY_STATUS(layers->load(weights));
-  SLUICE_TRY_STATUS(layers->make_room());
+  Status ready;
+  layers->device_.use([&] {
+    ready = layers->load(weights);
+    if (ready) ready = layers->make_room();
+  });
+  if (!ready) return tl::unexpected(ready.error());
   return layers;
 }
 
@@ -225,14 +234,19 @@ Status GgmlLayers::load(const StageWeights& weights) {
 // --- passes
 
 std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build(const GgmlPart& part, Shape shape) {
-  const size_t of_layer = kNodesOfLayer + kNodesOfExpert * static_cast<size_t>(h_.mixture.n_used);
+  const size_t groups = is_locked() ? static_cast<size_t>(queries(shape) / together(shape.cells)) : 1;
+  const size_t of_layer =
+      kNodesOfLayer + kNodesOfExpert * static_cast<size_t>(h_.mixture.n_used) + kNodesOfGroup * groups;
   auto pass = std::make_unique<Pass>(of_layer * static_cast<size_t>(part.range.count()) + kNodes);
   GgmlGraph& graph = pass->graph;
   pass->inputs = {
       .hidden = graph.input(GGML_TYPE_F32, h_.d_model, shape.rows),
       .positions = graph.input(GGML_TYPE_I32, shape.rows),
       .written = graph.input(GGML_TYPE_I64, shape.rows),
-      .paths = is_locked() ? graph.input(GGML_TYPE_I32, int64_t{shape.cells} * queries(shape)) : nullptr,
+      .paths = is_locked() ? graph.input(GGML_TYPE_I32, int64_t{shape.cells} * (shape.is_chain ? 1 : queries(shape)))
+                           : nullptr,
+      .is_chain = shape.is_chain,
+      .together = together(shape.cells),
       .gathers_pairs = gathers_pairs_,
       .mask = is_locked() ? graph.input(GGML_TYPE_F16, shape.cells, 1, 1, queries(shape))
                           : graph.input(GGML_TYPE_F16, shape.cells, shape.rows),
@@ -245,7 +259,7 @@ std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build(const GgmlPart& part, Shape 
     pass->inputs.begins = graph.input(GGML_TYPE_F32, h_.d_model, shape.rows);
     pass->inputs.tables = graph.input(GGML_TYPE_F32, h_.d_per_layer, std::ssize(layers_), shape.rows);
   }
-  GgmlBlock operations(graph.context(), h_, pass->inputs, rope_factors_);
+  GgmlBlock operations(graph, h_, pass->inputs, rope_factors_);
   ggml_tensor* x = pass->inputs.hidden;
   for (int32_t l = part.range.first; l < part.range.last; ++l) {
     GgmlLayer& layer = layers_[static_cast<size_t>(l - options_.range.first)];
@@ -266,7 +280,7 @@ std::unique_ptr<GgmlLayers::Pass> GgmlLayers::build_head(int32_t n_rows) {
   auto pass = std::make_unique<Pass>(kNodes);
   GgmlGraph& graph = pass->graph;
   pass->inputs.hidden = graph.input(GGML_TYPE_F32, h_.d_model, n_rows);
-  GgmlBlock operations(graph.context(), h_, pass->inputs, nullptr);
+  GgmlBlock operations(graph, h_, pass->inputs, nullptr);
   ggml_tensor* x = pass->inputs.hidden;
   operations.normalise(&x, output_norm_);
   graph.end(operations.capped(operations.product(output_), h_.logit_cap));
@@ -284,13 +298,21 @@ bool GgmlLayers::gathers_pairs() {
 Status GgmlLayers::make_room() {
   allocator_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(device_.backend())));
   const bool is_limited = 0 < options_.longest_path && options_.longest_path < options_.n_cells;
-  largest_ = {most_rows(), is_locked() ? ggml_attended_cells(is_limited ? options_.longest_path : options_.n_cells)
-                                       : all_cells(options_)};
+  largest_ = {
+      is_locked() ? std::max(options_.width_lock, device_.is_processor() ? kWidestOfProcessor : kWidest)
+                  : most_head_rows(),
+      is_locked() ? ggml_attended_cells(is_limited ? options_.longest_path : options_.n_cells) : all_cells(options_)};
   gathers_pairs_ = gathers_pairs();
+  std::vector<Shape> shapes = {{largest_.rows, largest_.cells, is_locked()}};
+  if (is_locked()) {
+    shapes.push_back({options_.width_lock, largest_.cells});
+    for (int32_t cells = kLeastCells; cells < largest_.cells && rows_with_room(cells) > options_.width_lock; cells *= 2)
+      shapes.push_back({rows_with_room(cells), cells});
+  }
   std::vector<GgmlGraph*> graphs;
   for (size_t i = 0; i < parts_.size(); ++i)
-    graphs.push_back(&(passes_[i][largest_] = build(parts_[i], largest_))->graph);
-  if (options_.with_head) graphs.push_back(&(heads_[largest_.rows] = build_head(largest_.rows))->graph);
+    for (const Shape shape : shapes) graphs.push_back(&(passes_[i][shape] = build(parts_[i], shape))->graph);
+  if (options_.with_head) graphs.push_back(&(heads_[most_head_rows()] = build_head(most_head_rows()))->graph);
   for (GgmlGraph* graph : graphs) {
     SLUICE_TRY_STATUS(graph->check(device_));
     if (!graph->reserve(allocator_.get())) return device_.too_little_memory("passes of " + what());
@@ -303,13 +325,43 @@ int32_t GgmlLayers::pass_rows(size_t n) const {
   return is_locked() ? *std::ranges::lower_bound(widths_, rows) : ggml_pass_rows(rows);
 }
 
+// Whose paths there is room for, as a power of two times the lock.
+int32_t GgmlLayers::rows_with_room(int32_t cells) const {
+  int64_t values = 0;  // of a cell in a layer
+  for (int32_t l = options_.range.first; l < options_.range.last; ++l) values = std::max(values, h_.values_of_cell(l));
+  const int64_t a_row =
+      cells * values * static_cast<int64_t>(options_.kv == KvType::kF32 ? sizeof(float) : sizeof(Half));
+  int32_t rows = options_.width_lock;
+  while (2 * rows <= largest_.rows && 2 * rows * a_row <= kGatherRoom) rows *= 2;
+  return rows;
+}
+
+int32_t GgmlLayers::most_rows(int32_t cells) const {
+  if (!is_locked()) return ggml_pass_rows(options_.max_rows);
+  return *std::prev(std::ranges::upper_bound(widths_, rows_with_room(cells)));
+}
+
+int32_t GgmlLayers::together(int32_t cells) const {
+  const auto found = together_.find(cells);
+  return found == together_.end() ? options_.width_lock : found->second;
+}
+
+int32_t GgmlLayers::queries(Shape shape) const {
+  return is_locked() ? static_cast<int32_t>(round_up(shape.rows, options_.width_lock)) : shape.rows;
+}
+
+bool GgmlLayers::are_chain(std::span<const BlockRow> rows) const {
+  const BlockRow& end = *std::ranges::max_element(rows, {}, [](const BlockRow& row) { return row.path.size(); });
+  return is_locked() && std::ranges::all_of(rows, [&](const BlockRow& row) { return begins_with(end.path, row.path); });
+}
+
 GgmlLayers::Shape GgmlLayers::shape_of(std::span<const BlockRow> rows) const {
   int64_t n = rows.front().path.size();
   if (!is_locked())
     for (const BlockRow& row : rows)
       for (int64_t at = 0; at < row.path.size(); ++at) n = std::max(n, int64_t{row.path[at].value} + 1);
   const int32_t cells = ggml_attended_cells(n);
-  return {pass_rows(rows.size()), is_locked() ? cells : std::min(cells, largest_.cells)};
+  return {pass_rows(rows.size()), is_locked() ? cells : std::min(cells, largest_.cells), are_chain(rows)};
 }
 
 // Before its inputs are sent. All share the allocator's memory: where a pass makes that grow, which it hardly ever
@@ -331,11 +383,16 @@ void GgmlLayers::send(ggml_tensor* to, const std::vector<T>& values) const {
   device_.send(to, values.data(), values.size() * sizeof(T));
 }
 
-// By way of `room`. What is missing is filled up with zeros.
-void GgmlLayers::send_floats(ggml_tensor* to, std::span<const float> values, std::vector<float>& room) const {
+// By way of `room`. values: [rows, width]; rows that are missing are as the last one: whoever else it would be, it
+// would choose experts of its own. Without values there are zeros.
+void GgmlLayers::send_floats(ggml_tensor* to, std::span<const float> values, int32_t n_rows,
+                             std::vector<float>& room) const {
   if (to == nullptr) return;
   room.assign(static_cast<size_t>(ggml_nelements(to)), 0.0F);
-  std::ranges::copy(values, room.begin());
+  auto end = std::ranges::copy(values, room.begin()).out;
+  const auto width = static_cast<ptrdiff_t>(room.size() / static_cast<size_t>(n_rows));
+  if (!values.empty())
+    while (end != room.end()) end = std::copy_n(end - width, width, end);
   send(to, room);
 }
 
@@ -344,32 +401,30 @@ void GgmlLayers::send_rows(const Pass& pass, std::span<const BlockRow> rows, Sha
   const auto n_queries = static_cast<size_t>(queries(shape));
   const int32_t spare = spare_cell(options_);
   const ggml_fp16_t seen = ggml_fp32_to_fp16(0.0F);
-  positions_.assign(n_rows, 0);
+  positions_.resize(n_rows);
   written_.assign(n_rows, spare);
   mask_.assign(n_queries * n, ggml_fp32_to_fp16(-std::numeric_limits<float>::infinity()));
-  window_mask_ = mask_;
-  if (is_locked()) paths_.assign(n_queries * n, spare);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const BlockRow& row = rows[i];
-    positions_[i] = row.position;
-    written_[i] = row.cell.value;
-    for (int64_t at = 0; at < row.path.size(); ++at) {
-      const int32_t cell = row.path[at].value;
-      if (is_locked()) paths_[i * n + static_cast<size_t>(at)] = cell;
-      const size_t place = i * n + static_cast<size_t>(is_locked() ? at : cell);
+  window_mask_.assign(h_.window > 0 ? mask_.size() : 0, mask_.front());
+  if (is_locked()) paths_.assign(shape.is_chain ? n : n_queries * n, spare);
+  for (size_t i = 0; i < n_queries; ++i) {
+    const BlockRow& row = rows[std::min(i, rows.size() - 1)];  // whoever fills up is as the last one
+    if (i < n_rows) positions_[i] = row.position;
+    if (i < rows.size()) written_[i] = row.cell.value;
+    const int64_t size = row.path.size();
+    for (int64_t at = 0; at < size; ++at) {
+      const auto place = i * n + static_cast<size_t>(is_locked() ? at : row.path[at].value);
       mask_[place] = seen;
-      if (at >= row.path.size() - h_.window) window_mask_[place] = seen;
+      if (h_.window > 0 && at >= size - h_.window) window_mask_[place] = seen;
+      if (is_locked()) paths_[shape.is_chain ? static_cast<size_t>(at) : place] = row.path[at].value;
     }
   }
-  // What they see doesn't matter, but something.
-  for (size_t i = rows.size(); i < n_queries; ++i) mask_[i * n] = window_mask_[i * n] = seen;
   send(pass.inputs.positions, positions_);
   send(pass.inputs.written, written_);
   send(pass.inputs.mask, mask_);
   send(pass.inputs.window_mask, window_mask_);
   if (is_locked()) send(pass.inputs.paths, paths_);
   if (pass.inputs.queries == nullptr) return;
-  queries_.assign(n_queries, 0);
+  queries_.assign(n_queries, shape.rows - 1);
   std::iota(queries_.begin(), queries_.begin() + shape.rows, 0);
   send(pass.inputs.queries, queries_);
 }
@@ -383,10 +438,10 @@ void GgmlLayers::run(size_t part, std::span<const BlockRow> rows, std::span<floa
   if (!pass) pass = build(parts_[part], shape);
   device_.use([&] {
     place(*pass);
-    send_floats(pass->inputs.hidden, hidden, hidden_);
-    send_floats(pass->inputs.attended, besides.attended, attended_);
-    send_floats(pass->inputs.begins, besides.begins.empty() ? hidden : besides.begins, begins_);
-    send_floats(pass->inputs.tables, besides.tables, tables_);
+    send_floats(pass->inputs.hidden, hidden, shape.rows, hidden_);
+    send_floats(pass->inputs.attended, besides.attended, shape.rows, attended_);
+    send_floats(pass->inputs.begins, besides.begins.empty() ? hidden : besides.begins, shape.rows, begins_);
+    send_floats(pass->inputs.tables, besides.tables, shape.rows, tables_);
     send_rows(*pass, rows, shape);
     pass->graph.compute(device_);
     if (pass->projected != nullptr)
@@ -400,13 +455,13 @@ void GgmlLayers::run(size_t part, std::span<const BlockRow> rows, std::span<floa
 void GgmlLayers::logits(std::span<const float> hidden, std::span<float> logits) {
   const size_t n = hidden.size() / static_cast<size_t>(h_.d_model);
   SLUICE_CHECK(options_.with_head, "logits of a stage without a head");
-  SLUICE_CHECK(n <= static_cast<size_t>(largest_.rows), "rows of a pass");
+  SLUICE_CHECK(n <= static_cast<size_t>(most_head_rows()), "rows of a pass");
   const int32_t n_rows = pass_rows(n);
   std::unique_ptr<Pass>& pass = heads_[n_rows];
   if (!pass) pass = build_head(n_rows);
   device_.use([&] {
     place(*pass);
-    send_floats(pass->inputs.hidden, hidden, hidden_);
+    send_floats(pass->inputs.hidden, hidden, n_rows, hidden_);
     pass->graph.compute(device_);
     device_.fetch(pass->graph.output(), logits.data(), logits.size_bytes());
     device_.wait();

@@ -60,30 +60,36 @@ class GgmlLayers {
   ~GgmlLayers();
 
   bool is_locked() const { return options_.width_lock > 0; }
-  // Of one pass.
-  int32_t most_rows() const { return is_locked() ? options_.width_lock : ggml_pass_rows(options_.max_rows); }
+  // Of one pass, of rows that see so many cells: those of any paths, and those that are a chain, each of which goes on
+  // from the one before.
+  int32_t most_rows(int32_t cells) const;
+  int32_t most_chained() const { return is_locked() ? widths_.back() : ggml_pass_rows(options_.max_rows); }
+  // And of the head.
+  int32_t most_head_rows() const { return is_locked() ? options_.width_lock : ggml_pass_rows(options_.max_rows); }
 
-  // One pass through a part. hidden: [rows, d_model], read and overwritten. REQUIRES: rows.size() <= most_rows(); if
-  // locked, of all rows ggml_attended_cells() is the same; a row's parent is among them or has passed before. Throws
+  // One pass through a part. hidden: [rows, d_model], read and overwritten. REQUIRES: no more rows than there may be;
+  // if locked, of all rows ggml_attended_cells() is the same; a row's parent is among them or has passed before. Throws
   // std::runtime_error, which names the device, if that fails.
   void run(size_t part, std::span<const BlockRow> rows, std::span<float> hidden, const GgmlBesides& besides = {});
-  // hidden: [rows, d_model]; logits: [rows, n_logits]. REQUIRES: with_head, and rows as in run().
+  // hidden: [rows, d_model]; logits: [rows, n_logits]. REQUIRES: with_head, no more rows than there may be.
   void logits(std::span<const float> hidden, std::span<float> logits);
 
   // Whether rows came out to the last bit as they had alone, when they passed together, among others, at other places
-  // and in other cells. If so, and they did in narrower passes, too, those are used from now on. REQUIRES: is_locked(),
-  // and before any row has passed.
+  // and in other cells. If so, and they did in narrower or wider passes, too, those are used from now on. REQUIRES:
+  // is_locked(), and before any row has passed.
   bool holds_still();
 
-  // Of passes with a lock, ascending; the last one is the lock.
+  // Of passes with a lock, which is one of them, ascending.
   const std::vector<int32_t>& widths() const { return widths_; }
 
   int32_t n_logits() const { return n_logits_; }
 
  private:
   class Probe;
+  class AttentionProbe;
   struct Shape {
     int32_t rows = 0, cells = 0;  // cells that attention goes over
+    bool is_chain = false;
     auto operator<=>(const Shape&) const = default;
   };
   struct Pass {
@@ -107,14 +113,18 @@ class GgmlLayers {
   Status make_room();
   Shape shape_of(std::span<const BlockRow> rows) const;
   int32_t pass_rows(size_t n) const;
+  int32_t rows_with_room(int32_t cells) const;
   std::unique_ptr<Pass> build(const GgmlPart& part, Shape shape);
   std::unique_ptr<Pass> build_head(int32_t n_rows);
   void place(Pass& pass);
   template <class T>
   void send(ggml_tensor* to, const std::vector<T>& values) const;
-  void send_floats(ggml_tensor* to, std::span<const float> values, std::vector<float>& room) const;
+  void send_floats(ggml_tensor* to, std::span<const float> values, int32_t n_rows, std::vector<float>& room) const;
   void send_rows(const Pass& pass, std::span<const BlockRow> rows, Shape shape);
-  int32_t queries(Shape shape) const { return is_locked() ? options_.width_lock : shape.rows; }
+  int32_t queries(Shape shape) const;
+  int32_t together(int32_t cells) const;
+  int32_t find_together(int32_t cells);
+  bool are_chain(std::span<const BlockRow> rows) const;
   bool gathers_pairs();
   std::string what() const;  // it holds, in words
 
@@ -135,6 +145,8 @@ class GgmlLayers {
   GgmlAllocatorPtr allocator_;
   Shape largest_;
   std::vector<int32_t> widths_;
+  // Queries that go through attention at a time, by the cells that it goes over. Where there is none: the lock.
+  std::map<int32_t, int32_t> together_;
   std::vector<std::map<Shape, std::unique_ptr<Pass>>> passes_;  // [part]
   std::map<int32_t, std::unique_ptr<Pass>> heads_;              // by rows
 

@@ -44,12 +44,16 @@ class GgmlLayers::Probe {
     if (layers_.options_.with_head) logits_alone_ = logits_of(states_, 1);
   }
 
-  // Whether they come to the same in passes of `width` rows, together as far as there are places, among others, and in
-  // other cells. REQUIRES: passes of so many rows are that wide.
+  // Whether they come to the same in passes of `width` rows, together as far as there are places, among others, in
+  // other cells, and followed by others that go on from them. REQUIRES: passes of so many rows are that wide.
   bool same_at(size_t width) {
-    for (size_t part = 0; part < alone_.size(); ++part)
-      if (!same(alone_[part], among(part, width))) return false;
-    return !layers_.options_.with_head || same(logits_alone_, logits_of(states_, width));
+    const bool any_paths = width <= static_cast<size_t>(layers_.most_rows(ggml_attended_cells(1)));
+    for (size_t part = 0; part < alone_.size(); ++part) {
+      if (any_paths && !same(alone_[part], among(part, width))) return false;
+      for (const size_t before : {size_t{0}, size_t{1}})
+        if (before < n_ && !same(alone_[part], in_chain(part, width, before))) return false;
+    }
+    return !layers_.options_.with_head || width > lock_ || same(logits_alone_, logits_of(states_, width));
   }
 
  private:
@@ -71,6 +75,27 @@ class GgmlLayers::Probe {
       }
       const std::vector<float> made = run(part, rows, states, attended);
       for (size_t i = 0; i < n; ++i) append(row_of(made, place(i, n, width), width), out);
+    }
+    return out;
+  }
+
+  // The first `before` of them in a pass of their own, with the others one that all who go on from them fill up.
+  std::vector<float> in_chain(size_t part, size_t width, size_t before) {
+    std::vector<float> out;
+    for (size_t first = 0; first < n_;) {
+      const size_t n = std::min(width, before > 0 && first == 0 ? before : n_ - first);
+      const bool is_last = first + n == n_;
+      const size_t all = is_last ? std::min(width, static_cast<size_t>(layers_.options_.n_cells) - first) : n;
+      std::vector<float> states = noise(all, d_, 6), attended = noise(all, attended_width(), 7);
+      std::vector<BlockRow> rows;
+      for (size_t i = 0; i < all; ++i) rows.push_back(row(cells_from_the_end(first + i)));
+      for (size_t i = 0; i < n; ++i) {
+        std::ranges::copy(row_of(states_, first + i, n_), row_of(states, i, all).begin());
+        std::ranges::copy(row_of(attended_, first + i, n_), row_of(attended, i, all).begin());
+      }
+      const std::vector<float> made = run(part, rows, states, attended);
+      for (size_t i = 0; i < n; ++i) append(row_of(made, i, all), out);
+      first += n;
     }
     return out;
   }
@@ -141,15 +166,29 @@ class GgmlLayers::Probe {
 
 bool GgmlLayers::holds_still() {
   const int32_t lock = options_.width_lock;
+  // A processor's threads take queries one by one, so that few cells tell as much, and take less time.
+  constexpr int32_t kMostOfProcessor = 1024;
+  const int32_t most = device_.is_processor() ? std::min(kMostOfProcessor, largest_.cells) : largest_.cells;
+  for (int32_t cells = ggml_attended_cells(1); cells <= most; cells = ggml_attended_cells(cells + 1))
+    if (const int32_t found = find_together(cells); found != lock) together_[cells] = found;
+  if (!together_.empty())
+    for (auto& of_part : passes_) of_part.clear();  // they have been built for others
   Probe probe(*this);
   if (!probe.same_at(static_cast<size_t>(lock))) return false;
-  std::vector<int32_t> widths;
+  std::vector<int32_t> narrow, wide;
   for (int32_t width = 1; width < lock; width *= 2) {
     widths_ = {width, lock};
-    if (probe.same_at(static_cast<size_t>(width))) widths.push_back(width);
+    if (probe.same_at(static_cast<size_t>(width))) narrow.push_back(width);
   }
-  widths.push_back(lock);
-  widths_ = std::move(widths);
+  for (int32_t width = lock; width < largest_.rows;) {
+    width = std::min(4 * width, largest_.rows);
+    widths_ = {lock, width};
+    if (!probe.same_at(static_cast<size_t>(width))) break;
+    wide.push_back(width);
+  }
+  widths_ = std::move(narrow);
+  widths_.push_back(lock);
+  widths_.insert(widths_.end(), wide.begin(), wide.end());
   return true;
 }
 

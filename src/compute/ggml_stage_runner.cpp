@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -80,6 +81,7 @@ class Folds {
 
 class GgmlStageRunner final : public StageRunner {
  public:
+  // Throws std::runtime_error, which names the device, if that fails.
   static Result<std::unique_ptr<StageRunner>> create(const ModelFile& model, const StageOptions& options) {
     SLUICE_TRY(auto layers, GgmlLayers::create(model, options, parts_of(model.hparams(), options)));
     LayerRange with_tables{options.range.first, options.range.first};
@@ -138,7 +140,7 @@ class GgmlStageRunner final : public StageRunner {
     SLUICE_CHECK(hidden.size() % d_ == 0 && logits.size() == hidden.size() / d_ * width,
                  "hidden states or logits of another size");
     while (!hidden.empty()) {
-      const size_t n = std::min(hidden.size() / d_, static_cast<size_t>(layers_->most_rows()));
+      const size_t n = std::min(hidden.size() / d_, static_cast<size_t>(layers_->most_head_rows()));
       layers_->logits(hidden.first(n * d_), logits.first(n * width));
       hidden = hidden.subspan(n * d_);
       logits = logits.subspan(n * width);
@@ -183,6 +185,7 @@ class GgmlStageRunner final : public StageRunner {
       states_.insert(states_.end(), state.begin(), state.end());
     }
     if (embedding_.per_layer_embedding) read_tokens();
+    find_passes();
   }
 
   // What these rows bring to each layer.
@@ -203,24 +206,37 @@ class GgmlStageRunner final : public StageRunner {
       std::ranges::copy(states.subspan(i * d_, d_), to.subspan(order_[i] * d_, d_).begin());
   }
 
-  // In as few passes as there may be. attended_to: as in GgmlBesides, of all rows.
+  // Passes that rows go in: long chains, as of prompts, which may be wide, else whoever comes next.
+  void find_passes() {
+    const auto most_chained = static_cast<size_t>(layers_->most_chained());
+    passes_.clear();
+    for (size_t first = 0; first < rows_.size(); first = passes_.back().second) {
+      const int32_t cells = attended(rows_[first]);
+      const auto end_of = [&](size_t most, auto&& goes_on) {
+        size_t end = first + 1;
+        while (end < std::min(rows_.size(), first + most) && attended(rows_[end]) == cells && goes_on(end)) ++end;
+        return end;
+      };
+      const auto most = static_cast<size_t>(layers_->most_rows(cells));
+      const size_t chain =
+          end_of(most_chained, [&](size_t i) { return begins_with(places_[i].path, places_[i - 1].path); });
+      passes_.emplace_back(first, chain - first >= most ? chain : end_of(most, [](size_t) { return true; }));
+    }
+  }
+
+  // attended_to: as in GgmlBesides, of all rows.
   void run_part(size_t part, std::span<const float> attended_to) {
     const auto rows_of = [&](auto values, size_t first, size_t n) {
       const size_t width = values.size() / rows_.size();
       return values.subspan(first * width, n * width);
     };
     const std::span<float> projected = parts_[part].ends_projected ? folds_->projected() : std::span<float>();
-    for (size_t first = 0; first < rows_.size();) {
-      size_t end = first + 1;
-      const size_t most = std::min(rows_.size(), first + static_cast<size_t>(layers_->most_rows()));
-      while (end < most && attended(rows_[end]) == attended(rows_[first])) ++end;
+    for (const auto& [first, end] : passes_)
       layers_->run(part, std::span(places_).subspan(first, end - first),
                    rows_of(std::span(states_), first, end - first),
                    {rows_of(attended_to, first, end - first), rows_of(projected, first, end - first),
                     rows_of(std::span<const float>(begins_), first, end - first),
                     rows_of(std::span<const float>(tables_), first, end - first)});
-      first = end;
-    }
   }
 
   void keep_taps(int32_t layer) {
@@ -244,14 +260,19 @@ class GgmlStageRunner final : public StageRunner {
   std::vector<size_t> order_;  // their numbers as they came
   std::vector<Row> rows_;
   std::vector<BlockRow> places_;
-  std::vector<float> states_;           // [rows, d_model]
-  std::vector<float> begins_, tables_;  // as GgmlBesides, or empty
+  std::vector<std::pair<size_t, size_t>> passes_;  // the first, and the one behind the last
+  std::vector<float> states_;                      // [rows, d_model]
+  std::vector<float> begins_, tables_;             // as GgmlBesides, or empty
 };
 
 }  // namespace
 
 Result<std::unique_ptr<StageRunner>> make_ggml_stage_runner(const ModelFile& model, const StageOptions& options) {
-  return GgmlStageRunner::create(model, options);
+  try {
+    return GgmlStageRunner::create(model, options);
+  } catch (const std::runtime_error& failure) {
+    return runtime_error(failure.what());
+  }
 }
 
 }  // namespace sluice

@@ -23,6 +23,13 @@ int64_t in_common(const Path& a, const Path& b) {
   return std::mismatch(first.begin(), first.end(), b.committed.begin()).first - first.begin();
 }
 
+bool begins_with(const Path& whole, const Path& part) {
+  if (part.size() > whole.size()) return false;
+  for (int64_t position = in_common(whole, part); position < part.size(); ++position)
+    if (whole[position] != part[position]) return false;
+  return true;
+}
+
 const Paths::Entry& Paths::entry(Cell cell) const {
   SLUICE_CHECK(cell.valid() && static_cast<size_t>(cell.value) < cells_.size(), "a cell is out of range");
   return cells_[static_cast<size_t>(cell.value)];

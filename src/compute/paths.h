@@ -32,6 +32,9 @@ struct BlockRow {
 // So many leading positions of both lie in the same committed cells.
 int64_t in_common(const Path& a, const Path& b);
 
+// Whether `part` is what `whole` begins with, or all of it.
+bool begins_with(const Path& whole, const Path& part);
+
 // Invariant: the committed cell at index i of a sequence holds its token at position i. A committed cell may belong to
 // several sequences with the same prefix; it is not written anew as long as it belongs to one.
 class Paths {

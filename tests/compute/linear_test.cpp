@@ -26,8 +26,10 @@ std::vector<const kernels::Kernels*> instruction_sets() {
   std::vector<const kernels::Kernels*> sets(runnable.begin(), runnable.end());
 #if defined(__x86_64__)
   const auto is_avx512 = [](const kernels::Kernels* k) { return std::string_view(k->name) == "avx512"; };
-  static const kernels::Kernels plain_amx = kernels::plain_amx::table();
-  if (std::any_of(runnable.begin(), runnable.end(), is_avx512)) sets.push_back(&plain_amx);
+  if (std::any_of(runnable.begin(), runnable.end(), is_avx512)) {  // which making the table needs too
+    static const kernels::Kernels plain_amx = kernels::plain_amx::table();
+    sets.push_back(&plain_amx);
+  }
 #endif
   return sets;
 }

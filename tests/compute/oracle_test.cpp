@@ -211,7 +211,6 @@ TEST(Oracle, QuantisedModelsOfOtherFamiliesAreAsGoodAsLibllama) {
     std::ranges::nth_element(rising, rising.begin() + std::ssize(rising) / 2);
     const double bound = kJump * rising[rising.size() / 2];
     for (const char* device : kDevices) {
-      if (model.hparams().folds() && device != kDevices[0]) continue;
       SCOPED_TRACE(device);
       Pipeline pipeline(model, {.cuts = {1}, .devices = {device}});
       const Logits ours = text_logits(pipeline, tokens, 64);
