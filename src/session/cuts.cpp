@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/half.h"
 #include "compute/ggml_device.h"
 #include "pipeline/cost_model.h"
 #include "pipeline/stage_memory.h"
@@ -59,8 +60,8 @@ class StageRoom {
   }
 
  private:
-  // What stages may take of a device's free memory: passes need some.
-  static constexpr double kTaken = 0.9;
+  // Of what is free on a device and passes do not need.
+  static constexpr double kTaken = 0.95;
 
   // 0: there is none.
   double of_device(size_t stage, size_t n_stages, const FreeMemory& free) const {
@@ -68,7 +69,10 @@ class StageRoom {
     if (name == kCpuDevice) return 0;
     size_t there = 0;
     for (size_t other = 0; other < n_stages; ++other) there += options_.device(other) == name ? 1 : 0;
-    return kTaken * static_cast<double>(free(name)) / static_cast<double>(there);
+    const auto all = static_cast<double>(free(name));
+    if (all == 0) return 0;
+    const auto passes = static_cast<double>(bytes_of_passes(model_.hparams()));
+    return std::max(1.0, kTaken * (all / static_cast<double>(there) - passes));
   }
   static std::string gib(double bytes) {
     const auto tenths = std::lround(bytes / kGib * 10);
@@ -142,6 +146,15 @@ int64_t free_memory_of(const std::string& device) {
   const auto devices = ggml_devices();
   const auto at = std::ranges::find(devices, device, &GgmlDeviceText::name);
   return at == devices.end() ? 0 : at->memory_free;
+}
+
+int64_t bytes_of_passes(const HyperParameters& h) {
+  constexpr int64_t kRows = 128, kCells = 256, kPaths = int64_t{1} << 28, kOfKernels = int64_t{1} << 26;
+  int64_t values = 0;  // of a cell in a layer
+  for (int32_t layer = 0; layer < h.n_layers; ++layer) values = std::max(values, h.values_of_cell(layer));
+  const int64_t paths = std::min(kPaths, kRows * kCells * values * static_cast<int64_t>(sizeof(Half)));
+  const int64_t widths = 3 * std::max(h.d_ff, h.mixture.n_used * h.mixture.d_ff) + 8 * h.d_model;
+  return 3 * paths / 2 + kRows * widths * static_cast<int64_t>(sizeof(float)) + kOfKernels;
 }
 
 int32_t most_stages(const HyperParameters& h) {

@@ -18,6 +18,10 @@ namespace sluice {
 int64_t free_memory_of(const std::string& device);
 using FreeMemory = std::function<int64_t(const std::string& device)>;
 
+// About what passes of a stage need of a device's memory, besides weights and cells: the paths of wide ones, what
+// layers leave for the next operation, and what kernels take for themselves.
+int64_t bytes_of_passes(const HyperParameters& hparams);
+
 // The layers of each stage: as --cuts says, or else as balanced as can be by what the profile says that layers take, or
 // by the bytes that they read and how fast their devices are, within what hosts are to give, or what is free on
 // devices. REQUIRES: a device for all stages, or one for each. Errors name --stages, --cuts, --device or --hosts, and
