@@ -80,13 +80,15 @@ class GgmlLayers::AttentionProbe {
   }
 
  private:
-  void fill(ggml_tensor* cells, uint32_t choice) const {
+  // Noise of the cells' type.
+  static std::vector<std::byte> contents(const ggml_tensor* cells, uint32_t choice) {
     const std::vector<float> values = noise(static_cast<size_t>(ggml_nelements(cells)), choice);
+    std::vector<std::byte> made(ggml_nbytes(cells));
     if (cells->type == GGML_TYPE_F32)
-      return ggml_backend_tensor_set(cells, values.data(), 0, values.size() * sizeof(float));
-    std::vector<ggml_fp16_t> halves(values.size());
-    ggml_fp32_to_fp16_row(values.data(), halves.data(), std::ssize(values));
-    ggml_backend_tensor_set(cells, halves.data(), 0, halves.size() * sizeof(ggml_fp16_t));
+      std::memcpy(made.data(), values.data(), made.size());
+    else
+      ggml_fp32_to_fp16_row(values.data(), reinterpret_cast<ggml_fp16_t*>(made.data()), std::ssize(values));
+    return made;
   }
 
   template <class T>
@@ -96,6 +98,7 @@ class GgmlLayers::AttentionProbe {
 
   // lengths: of each query the cells that it sees, from the first on. [queries, width of what is attended to]
   std::vector<float> run(const std::vector<float>& queries, const std::vector<int32_t>& lengths) {
+    if (in_keys_.empty()) in_keys_ = contents(keys_, 1), in_values_ = contents(values_, 2);
     std::vector<ggml_fp16_t> mask(n_ * static_cast<size_t>(cells_), ggml_fp32_to_fp16(-INFINITY));
     for (size_t i = 0; i < n_; ++i)
       std::fill_n(mask.begin() + static_cast<ptrdiff_t>(i) * cells_ + std::max(0, lengths[i] - window_),
@@ -105,8 +108,8 @@ class GgmlLayers::AttentionProbe {
     send(inputs_.paths, path);
     send(inputs_.mask, mask);
     send(queries_, queries);
-    fill(keys_, 1);  // whose place another tensor may have taken
-    fill(values_, 2);
+    send(keys_, in_keys_);  // whose place another tensor may have taken
+    if (values_ != keys_) send(values_, in_values_);
     graph_.compute(layers_.device_);
     std::vector<float> out(static_cast<size_t>(ggml_nelements(graph_.output())));
     layers_.device_.fetch(graph_.output(), out.data(), out.size() * sizeof(float));
@@ -127,6 +130,7 @@ class GgmlLayers::AttentionProbe {
   GgmlAllocatorPtr allocator_;
   GgmlInputs inputs_;
   ggml_tensor *queries_, *keys_, *values_;
+  std::vector<std::byte> in_keys_, in_values_;  // what is in them
 };
 
 int32_t GgmlLayers::find_together(int32_t cells) {
