@@ -4,6 +4,11 @@ add_library(sluice_flags INTERFACE)
 target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers
                        # Exactness: a product and a sum are fused only where the source says so.
                        -ffp-contract=off)
+# With CMAKE_UNITY_BUILD several files are one compilation, which takes half the time in all: a class of one file's own
+# inside a class that others see is no mistake then.
+if(CMAKE_UNITY_BUILD)
+  target_compile_options(sluice_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endif()
 if(SLUICE_SANITIZE)
   target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
                          # GCC sees members of variants as uninitialized once sanitizers have rewritten the code.
@@ -34,9 +39,11 @@ function(sluice_embed variable files symbol)
 endfunction()
 
 # sluice_library(base SOURCES a.cpp … USES model compute … LINKS ggml::all …): the library of one folder. USES names the
-# folders above it in the order of docs/architecture.md.
+# folders above it in the order of docs/architecture.md; APART, files whose own names others of the folder have too, so that
+# they are compiled by themselves.
 function(sluice_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;USES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;USES;LINKS;APART" ${ARGN})
+  set_source_files_properties(${ARG_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   add_library(sluice_${name} STATIC ${ARG_SOURCES})
   target_include_directories(sluice_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(sluice_${name} PUBLIC sluice_native ${ARG_LINKS})
@@ -47,9 +54,10 @@ endfunction()
 
 # sluice_test(tree SOURCES … USES …): build/tests/tree_test, found by ctest test by test, with the label `quick` or `slow`.
 # ALONE names tests, as googletest filters them, that look at real time: nothing runs beside them. SLOW names those that
-# `./test --quick` leaves out: they take seconds, most because they go through many cases.
+# `./test --quick` leaves out: they take seconds, most because they go through many cases. APART: as above.
 function(sluice_test name)
-  cmake_parse_arguments(ARG "" "ALONE;SLOW" "SOURCES;USES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "" "ALONE;SLOW" "SOURCES;USES;LINKS;APART" ${ARGN})
+  set_source_files_properties(${ARG_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   add_executable(${name}_test ${ARG_SOURCES})
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE GTest::gtest_main ${ARG_LINKS})

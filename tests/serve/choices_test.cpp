@@ -14,8 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char *kChat = "/v1/chat/completions", *kCompletions = "/v1/completions";
-
 const json kMessages = {{{"role", "user"}, {"content", "tell me of one and two and three and four"}}};
 
 std::string text_of(const json& choice) {

@@ -14,8 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kCompletions = "/v1/completions";
-
 // Of more tokens than anybody waits for, from the slow session.
 json endless(bool stream) {
   return {{"prompt", "one two"}, {"ignore_eos", true}, {"stream", stream}, {"method", "ar"}};

@@ -19,9 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kChat = "/v1/chat/completions";
-constexpr const char* kText = "/v1/completions";
-
 // Of a family that begins what it says by a mark, where it does not call at once.
 std::string published_template(const std::string& name) {
   std::ifstream file(std::filesystem::path(SLUICE_SOURCE_DIR) / ".venv/llama/share/llama-common/templates" / name);
@@ -137,7 +134,7 @@ TEST(ServeFormat, EachWayToSayItIsRead) {
   const auto with = [&](const std::string& name, const json& value) {
     json body = prompt;
     body[name] = value;
-    return text(kText, body);
+    return text(kCompletions, body);
   };
   EXPECT_TRUE(json::parse(with("json_schema", kSchema)).contains("degrees"));
   EXPECT_TRUE(json::parse(with("response_format", {{"type", "json_object"}, {"schema", kSchema}})).contains("sky"));
@@ -250,7 +247,7 @@ TEST(ServeFormat, WhatTakesTooLongToMatchEndsThatAnswerAlone) {
   const json dear =
       chat({{"grammar", R"(root ::= root root | "a")"}, {"logit_bias", {{end, -100}}}, {"max_tokens", 1000}});
   const json other = {{"prompt", "one two"}, {"max_tokens", 200}, {"ignore_eos", true}};
-  auto beside = std::async(std::launch::async, [&] { return post(server->address(), kText, other); });
+  auto beside = std::async(std::launch::async, [&] { return post(server->address(), kCompletions, other); });
   for (const char* method : {"ar", "surge"}) {
     json body = dear;
     body["method"] = method;
@@ -265,7 +262,7 @@ TEST(ServeFormat, WhatTakesTooLongToMatchEndsThatAnswerAlone) {
     EXPECT_EQ(events.back()["error"]["param"], "grammar") << events.back();
   }
   EXPECT_EQ(text_of_answer(beside.get().json()), expected_of(other).text);
-  EXPECT_EQ(text_of_answer(post(server->address(), kText, other).json()), expected_of(other).text);
+  EXPECT_EQ(text_of_answer(post(server->address(), kCompletions, other).json()), expected_of(other).text);
   EXPECT_NE(ask(server->address(), "GET", "/metrics").body.find("finish=\"form_failed\"} 4"), std::string::npos);
 }
 

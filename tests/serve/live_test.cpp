@@ -19,8 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char *kChat = "/v1/chat/completions", *kCompletions = "/v1/completions";
-
 std::string between(const std::string& text, const std::string& begin, const std::string& end) {
   const size_t at = text.rfind(begin);
   return at == text.npos ? "" : text.substr(at + begin.size(), text.find(end, at) - at - begin.size());

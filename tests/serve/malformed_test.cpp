@@ -13,7 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kChat = "/v1/chat/completions";
 const std::string kGood = R"({"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4})";
 
 std::string repeated(const std::string& text, int times) {

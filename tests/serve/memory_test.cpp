@@ -16,8 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char *kChat = "/v1/chat/completions", *kCompletions = "/v1/completions";
-
 void wait_until_idle(const Server& server) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   const auto idle = [&] { return server.load().running + server.load().waiting + server.at_work() == 0; };

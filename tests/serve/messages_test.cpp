@@ -11,8 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char *kMessages = "/v1/messages", *kCount = "/v1/messages/count_tokens",
-                     *kChat = "/v1/chat/completions";
+constexpr const char *kMessages = "/v1/messages", *kCount = "/v1/messages/count_tokens";
 
 const json kTools = json::parse(R"([{"name": "get_weather", "description": "The weather of a place", "input_schema":
     {"type": "object", "properties": {"city": {"type": "string"}}}}])");

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char *kCompletion = "/completion", *kInfill = "/infill", *kTexts = "/v1/completions";
+constexpr const char *kCompletion = "/completion", *kInfill = "/infill";
 
 json answer_to(const Server& server, const json& body, const char* path = kCompletion) {
   const HttpAnswer answer = post(server.address(), path, body);
@@ -114,8 +114,9 @@ TEST(ServeNative, ProbabilitiesAreThoseOfTextsAnEventAToken) {
   const auto server = serve();
   json body = {{"prompt", "one two one two"}, {"n_predict", 20}, {"ignore_eos", true}, {"n_probs", 4}};
   const json whole = answer_to(*server, body);
-  const json text = answer_to(
-      *server, {{"prompt", "one two one two"}, {"max_tokens", 20}, {"ignore_eos", true}, {"logprobs", 4}}, kTexts);
+  const json text =
+      answer_to(*server, {{"prompt", "one two one two"}, {"max_tokens", 20}, {"ignore_eos", true}, {"logprobs", 4}},
+                kCompletions);
   const json& all = whole["completion_probabilities"];
   ASSERT_EQ(all.size(), 20u);
   for (size_t i = 0; i < all.size(); ++i) {

@@ -19,8 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char *kChat = "/v1/chat/completions", *kText = "/v1/completions";
-
 json chat(const json& more) {
   json body = {{"messages", {{{"role", "user"}, {"content", "How is the sky?"}}}}, {"max_tokens", 4}};
   body.update(more);
@@ -52,7 +50,7 @@ TEST(ServeReaders, WhileAFormIsCompiledNobodyElseWaits) {
     EXPECT_EQ(ask(server->address(), "GET", page).status, 200) << page;
   EXPECT_EQ(post(server->address(), "/tokenize", {{"content", "hello"}}).status, 200);
   EXPECT_EQ(post(server->address(), kChat, chat({{"response_format", {{"type", "text"}}}})).status, 200);
-  EXPECT_EQ(post(server->address(), kText, {{"prompt", "one"}, {"max_tokens", 4}}).status, 200);
+  EXPECT_EQ(post(server->address(), kCompletions, {{"prompt", "one"}, {"max_tokens", 4}}).status, 200);
   EXPECT_EQ(refused_at.load(), 0.0) << "they have waited, or the grammar is read too fast to hold up anybody";
   const HttpAnswer why = refused.get();
   EXPECT_EQ(why.status, 400) << why.body;
@@ -91,13 +89,13 @@ TEST(ServeReaders, WithoutHelperProcessesItIsNobodysFault) {
   stop_children_but(before);
   const json text = {{"prompt", "one"}, {"max_tokens", 4}}, formed = {{"prompt", "one"}, {"regex", "[cd]"}};
   for (const auto& [path, body] :
-       {std::pair{kChat, chat({{"regex", "[cd]"}})}, {kChat, chat(json::object())}, {kText, formed}}) {
+       {std::pair{kChat, chat({{"regex", "[cd]"}})}, {kChat, chat(json::object())}, {kCompletions, formed}}) {
     const HttpAnswer answer = post(server->address(), path, body);
     EXPECT_EQ(answer.status, 503) << answer.body;
     EXPECT_EQ(answer.json()["error"]["code"], "reader_unavailable");
     EXPECT_EQ(answer.json()["error"]["type"], "server_error");
   }
-  EXPECT_EQ(post(server->address(), kText, text).status, 200);
+  EXPECT_EQ(post(server->address(), kCompletions, text).status, 200);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char *kResponses = "/v1/responses", *kChat = "/v1/chat/completions";
+constexpr const char* kResponses = "/v1/responses";
 
 const json kFlatTools = json::parse(R"([{"type": "function", "name": "get_weather", "description":
     "The weather of a place", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},

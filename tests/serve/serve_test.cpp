@@ -14,8 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char *kChat = "/v1/chat/completions", *kCompletions = "/v1/completions";
-
 json messages(const std::string& text) { return {{{"role", "user"}, {"content", text}}}; }
 const char* path_of(const json& body) { return body.contains("messages") ? kChat : kCompletions; }
 

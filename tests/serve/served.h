@@ -12,6 +12,9 @@
 
 namespace sluice::test {
 
+// Where one asks.
+inline constexpr const char *kChat = "/v1/chat/completions", *kCompletions = "/v1/completions";
+
 // Two stages in real time, a context of 1024 tokens, methods that n-grams serve. Opened once a program.
 const Session& served_session();
 // The same at 20 tokens a second: whoever asks for many is still at it when something else has happened.

@@ -13,8 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kCompletions = "/v1/completions";
-
 struct Metrics {
   std::map<std::string, double> samples;  // by name and labels, without the model's
   std::map<std::string, std::string> types;

@@ -18,8 +18,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kChat = "/v1/chat/completions";
-
 const json kTools = json::parse(R"([{"type": "function", "function": {
     "name": "get_weather", "description": "The weather of a place", "parameters": {"type": "object",
     "properties": {"city": {"type": "string"}}, "required": ["city"]}}}])");
