@@ -7,6 +7,8 @@
 #include <limits>
 #include <numeric>
 
+#include "session/width_lock.h"
+
 namespace sluice {
 
 using nlohmann::json;
@@ -81,7 +83,7 @@ void BenchReport::add_run(const BenchKey& key, const json& run) {
     cell.load->add(run);
   else
     cell.load.reset();
-  const Pace pace = pace_of(run);
+  const PaceKept pace = pace_of(run);
   if (pace.computing) pace_.computing = std::max(*pace.computing, pace_.computing.value_or(0.0));
   pace_.asked += pace.asked;
   pace_.missed += pace.missed;
@@ -94,6 +96,8 @@ void BenchReport::add_run(const BenchKey& key, const json& run) {
     relay_.seconds_per_step += (*relay)["seconds_per_step"].get<double>();
   }
   out_of_range_ += run.value("states_out_of_range", uint64_t{0});
+  if (const auto exactness = value_of(kExactnesses, run["exactness"].get<std::string>()))
+    weakest_ = std::max(weakest_, *exactness);
 }
 
 bool BenchReport::compare(const BenchKey& key, const json& run) {
@@ -209,7 +213,10 @@ std::string BenchReport::agreement_line() const {
   const bool compared = forks && options_->session.same_tokens();
   const std::string same =
       difference_.empty() ? "yes" : fmt::format("{}; {:.2g} forks in 1,000 tokens", difference_, forks.value_or(0));
-  if (options_->session.exact()) return compared ? "identical: " + same + "\n" : "";
+  if (options_->session.exact()) {
+    const std::string lock = lock_text(options_->session, weakest_);
+    return (compared ? "identical: " + same + "\n" : "") + (lock.empty() ? "" : lock + "\n");
+  }
   std::string out = kInexact + (compared ? "; the methods agree: " + same : std::string()) + "\n";
   if (out_of_range_ > 0) out += out_of_range_text(out_of_range_) + "\n";
   return out;

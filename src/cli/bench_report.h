@@ -33,7 +33,7 @@ class BenchReport {
   // How often an answer left the reference, of 1,000 tokens up to there; none if nothing was compared.
   std::optional<double> forks_per_1000() const;
   // Of all runs; see the line of the table.
-  const Pace& pace() const { return pace_; }
+  const PaceKept& pace() const { return pace_; }
   // The tasks of the table's columns.
   static std::vector<std::string> columns(const BenchOptions& options);
 
@@ -77,8 +77,9 @@ class BenchReport {
   // Of answers to the same: a conversation counts up to its first token that differs.
   int64_t n_compared_ = 0, n_forks_ = 0;
   std::string difference_;
-  Pace pace_;
+  PaceKept pace_;
   uint64_t out_of_range_ = 0;  // numbers of states that f16 could not hold
+  Exactness weakest_ = Exactness::kBitwise;
   // Of runs with edges by way of this process.
   struct Relay {
     size_t edges = 0;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "session/width_lock.h"
+
 namespace sluice {
 
 namespace {
@@ -143,8 +145,8 @@ std::string relay_text(size_t edges, double bytes_per_token, double seconds_per_
                      count(edges, "edge", "edges"), bytes_per_token / 1e3, seconds_per_step * 1e3);
 }
 
-Pace pace_of(const nlohmann::json& run) {
-  Pace pace;
+PaceKept pace_of(const nlohmann::json& run) {
+  PaceKept pace;
   const auto computing = run.find("stage_computing"), stored = run.find("stored");
   if (computing != run.end())
     for (const double share : *computing) pace.computing = std::max(share, pace.computing.value_or(0.0));
@@ -155,7 +157,7 @@ Pace pace_of(const nlohmann::json& run) {
   return pace;
 }
 
-std::string Pace::text() const {
+std::string PaceKept::text() const {
   std::string text;
   if (computing)
     text += fmt::format("computing took at most {:.2f} of a stage's pace{}\n", *computing,
@@ -166,7 +168,7 @@ std::string Pace::text() const {
   return text;
 }
 
-Status Pace::check() const {
+Status PaceKept::check() const {
   if (static_cast<double>(missed) <= kMostMissed * static_cast<double>(asked)) return {};
   return runtime_error(
       fmt::format("void: {} of {} answers were not stored, more than {:g} %; run it on --executor virtual --compute "
@@ -199,7 +201,9 @@ std::string summary(const Session& session, const Engine& engine, const Answer& 
   if (figures.relayed_edges > 0)
     text += " " + relay_text(figures.relayed_edges, figures.relayed_bytes_per_token, figures.relayed_seconds_per_step);
   if (engine.out_of_range() > 0) text += " " + out_of_range_text(engine.out_of_range());
-  return plain > 0 ? text + warning(session, request, *answer.trial) : text;
+  if (plain > 0) text += warning(session, request, *answer.trial);
+  const std::string lock = lock_text(session.options(), engine.exactness());
+  return lock.empty() ? text : text + "\n" + lock;
 }
 
 std::string details(const Session& session, const Engine& engine, const Answer& answer) {

@@ -16,7 +16,8 @@ inline constexpr const char* kInexact = "inexact: activations f16";
 nlohmann::json to_json(const Session& session, const Engine& engine, const Answer& answer);
 
 // The same for people: how fast, how much faster than plain decoding if that was measured, how good the guesses were;
-// in a second line, if speculation did not pay, what it and plain decoding made.
+// in further lines, if speculation did not pay, what it and plain decoding made, and if a device's bits moved in spite
+// of a lock, that.
 std::string summary(const Session& session, const Engine& engine, const Answer& answer);
 // More of it: where and how it ran, and what its guesses met.
 std::string details(const Session& session, const Engine& engine, const Answer& answer);
@@ -31,14 +32,14 @@ std::string emulated_links(const Session& session);
 // been. Figures count only while the first is below kMostComputing and no more than kMostMissed of the answers had to
 // be computed.
 inline constexpr double kMostComputing = 0.6, kMostMissed = 0.01;
-struct Pace {
+struct PaceKept {
   std::optional<double> computing;  // none: there is no pace
   uint64_t asked = 0, missed = 0;   // 0: nothing is stored
   std::string text() const;         // a line for each
   Status check() const;             // the error says that and why figures do not count
 };
 // By one run of `sluice run --json`.
-Pace pace_of(const nlohmann::json& run);
+PaceKept pace_of(const nlohmann::json& run);
 
 // What is said of so many states that f16 could not hold.
 std::string out_of_range_text(uint64_t n);

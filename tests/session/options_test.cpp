@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "session/width_lock.h"
+
 namespace sluice::test {
 namespace {
 
@@ -23,6 +25,17 @@ TEST(SessionOptions, LazyComputationNeedsASimulatedClockAndNoHeads) {
   options.heads = {"head.gguf"};
   expect_refused(options, "--head");
   expect_refused({.memo = "memo"}, "--compute lazy");
+}
+
+TEST(SessionOptions, ADeviceWhoseBitsMoveInSpiteOfTheLockIsNamed) {
+  SessionOptions options{.devices = {"ggml:cuda0", "cpu", "ggml:cuda0", "ggml:cuda1"}, .width_lock = 8};
+  EXPECT_EQ(lock_text(options, Exactness::kWidthLocked), "");
+  const std::string line = lock_text(options, Exactness::kGreedyChecked);
+  for (const char* word : {"--width-lock 8", "ggml:cuda0, ggml:cuda1 still", "1 to 512"})
+    EXPECT_NE(line.find(word), line.npos) << line;
+  EXPECT_EQ(line.find('\n'), line.npos);
+  options.width_lock = 0;  // nothing was asked for
+  EXPECT_EQ(lock_text(options, Exactness::kGreedyChecked), "");
 }
 
 TEST(SessionOptions, AStaticTreeFitsIntoABatch) {
