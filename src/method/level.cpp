@@ -34,7 +34,7 @@ void append_level(TokenTree& tree, int32_t width, const Floor& floor) {
     for (const Candidate& c : node.candidates) {
       ++order;
       if (c.probability < least) continue;
-      const double log_path = node.log_path + std::log(std::max(c.probability, 1e-30f));
+      const double log_path = node.log_path + TokenTree::log_of(c.probability);
       if (log_path <= lowest) continue;
       children.push_back({log_path, order, node.id, c});
       std::push_heap(children.begin(), children.end(), better);

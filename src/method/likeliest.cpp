@@ -1,7 +1,6 @@
 #include "method/likeliest.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace sluice {
 
@@ -58,14 +57,16 @@ std::vector<NodeId> likeliest(TokenTree& tree, const std::function<bool(const To
     if (node.log_path > best.bar(node.position) && wanted(node)) best.add(node.log_path, node.id, {}, {});
   for (const auto& node : tree.nodes()) {
     if (node.position >= last_position) continue;
-    for (size_t i = 0; i < node.candidates.size(); ++i) {
-      const double bar = best.bar(node.position + 1);
-      if (node.log_path <= bar) break;
-      if ((node.grown >> i & 1) != 0) continue;
-      const Candidate& c = node.candidates[i];
-      const double log_path = node.log_path + std::log(std::max(c.probability, 1e-30f));
-      if (log_path <= bar) break;  // they are ranked
-      best.add(log_path, {}, node.id, c);
+    const size_t n = node.candidates.size();
+    const auto open = [&](size_t i) {
+      while (i < n && (node.grown >> i & 1) != 0) ++i;
+      return i;
+    };
+    double log_path = node.log_path + node.next_log;
+    for (size_t i = open(0); log_path > best.bar(node.position + 1);) {  // they are ranked
+      best.add(log_path, {}, node.id, node.candidates[i]);
+      if ((i = open(i + 1)) == n) break;
+      log_path = node.log_path + TokenTree::log_of(node.candidates[i].probability);
     }
   }
   std::vector<NodeId> chosen;

@@ -1,7 +1,7 @@
 #include "tree/token_tree.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 
 #include "base/random.h"
 #include "base/result.h"
@@ -60,7 +60,7 @@ NodeId TokenTree::append(NodeId parent, Token token, float probability) {
   Node& above = nodes_[at(parent)];
   SLUICE_CHECK(!child(parent, token), "a node has one child a token");
   mark_grown(above, token);
-  const double log_probability = std::log(std::max(probability, 1e-30f));
+  const double log_probability = log_of(probability);
   Node added{.id = NodeId(next_id_++),
              .parent = parent,
              .above = static_cast<uint32_t>(&above - nodes_.data()),
@@ -87,6 +87,7 @@ void TokenTree::set_candidates(NodeId id, std::vector<Candidate> candidates, std
   n.draws = std::move(draws);
   n.drafted = true;
   n.grown = 0;
+  look_for_next(n);
   for (NodeId below = n.newest_child; below.valid(); below = node(below).older_sibling)
     mark_grown(n, node(below).token);
 }
@@ -100,8 +101,15 @@ void TokenTree::foretell(NodeId id, std::vector<Candidate> candidates) {
 }
 
 void TokenTree::mark_grown(Node& parent, Token token) {
+  const int next = std::countr_one(parent.grown);
   for (size_t i = 0; i < parent.candidates.size(); ++i)
     if (parent.candidates[i].token == token) parent.grown |= uint64_t{1} << i;
+  if (std::countr_one(parent.grown) != next) look_for_next(parent);
+}
+
+void TokenTree::look_for_next(Node& parent) {
+  const auto next = static_cast<size_t>(std::countr_one(parent.grown));
+  parent.next_log = next < parent.candidates.size() ? log_of(parent.candidates[next].probability) : kNone;
 }
 
 TokenTree::Advance TokenTree::advance(Token token) {

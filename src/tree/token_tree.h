@@ -5,7 +5,10 @@
 // paper's arrays (index, P, M) are the columns of nodes() and the ancestry it encodes.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,6 +22,7 @@ namespace sluice {
 class TokenTree {
  public:
   static constexpr size_t kMaxCandidates = 64;  // kept with a node
+  static constexpr double kNone = -std::numeric_limits<double>::infinity();
 
   struct Node {
     NodeId id;
@@ -36,10 +40,14 @@ class TokenTree {
     bool free = false;      // itself it was foretold: no answer for its parent was waited for
     std::vector<Candidate> candidates;   // what the source said, likeliest first
     uint64_t grown = 0;                  // bit i: candidate i has become a child
+    double next_log = kNone;             // log probability of the first of them that has not; kNone: all have
     std::shared_ptr<const Draws> draws;  // rule `reject`: how the first of them were drawn, if they were
   };
 
   TokenTree(Token root, int32_t position);
+
+  // As nodes have it, which never comes to nothing.
+  static double log_of(float probability) { return std::log(std::max(probability, 1e-30f)); }
 
   const Node& root() const { return nodes_.front(); }
   // Live nodes in the order of their ids: parents before children, levels in the order of appending.
@@ -82,6 +90,7 @@ class TokenTree {
   std::optional<size_t> find(NodeId id) const;  // in nodes_
   size_t at(NodeId id) const;                   // REQUIRES: contains(id)
   static void mark_grown(Node& parent, Token token);
+  static void look_for_next(Node& parent);
   void reach(const Node& node);
 
   std::vector<Node> nodes_;  // sorted by id; [0] is the root
