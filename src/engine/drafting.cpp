@@ -106,7 +106,7 @@ Proposal propose_all(Request& request, const Idle& idle) {
 
 }  // namespace
 
-Proposals Drafting::ask(std::span<Request* const> requests, std::span<const Room> rooms, double floor) {
+Proposals Drafting::ask(std::span<Request* const> requests, std::span<const Room> rooms, const Bar& bar) {
   Proposals proposals;
   proposals.questions.resize(rooms.size());
   const bool answers_pay = asking_.pays();
@@ -114,18 +114,22 @@ Proposals Drafting::ask(std::span<Request* const> requests, std::span<const Room
     Request& request = *requests[turn];
     constexpr double kSure = -1e-6;  // a log: a root is above every floor
     const NodeId root = request.speculation.tree.root().id;
-    if (const auto& last = request.passed_over; last && last->root == root && last->worth <= std::min(kSure, floor))
+    const double floor = std::min(kSure, bar.floor);
+    if (const auto& last = request.passed_over;
+        !bar.first_is_free && last && last->root == root && last->worth <= floor)
       continue;
     Idle idle = idle_for(request, rooms);
     if (!idle.first_stage && idle.sources == 0) continue;
     idle.n_requests = requests.size();
     idle.rows = std::max<size_t>(1, policy::kOverShare * row_budget_ / requests.size());
     const double doubt = std::log(request.trust());
-    idle.floor = {std::min(kSure, floor), -doubt};
+    idle.floor = {floor, -doubt};
+    idle.first_is_free = bar.first_is_free;
     const bool from_within = fills_from_within(request);
     // Where not even a guess pays that is sure to come, or asking takes longer than guesses save, nobody is asked who
     // would answer at once.
-    if (from_within && (floor - doubt >= 0.0 || !answers_pay)) {
+    const bool none_pays = bar.floor - doubt >= 0.0 && !bar.first_is_free;
+    if (from_within && (none_pays || !answers_pay)) {
       if (request.root_waits() && idle.first_stage) proposals.rows.push_back({&request, root, turn});
       continue;
     }

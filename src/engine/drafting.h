@@ -22,6 +22,12 @@ struct Question {
   bool as_pays = false;  // to be left out where its row isn't worth it
 };
 
+// What a guess must be worth to enter now.
+struct Bar {
+  double floor = 0.0;          // a log: below it none does,
+  bool first_is_free = false;  // but the likeliest of all where nothing else enters
+};
+
 // What requests would do now.
 struct Proposals {
   std::vector<Planned> rows;                             // of the target: roots and guesses
@@ -52,8 +58,8 @@ class Drafting {
   Drafting(size_t row_budget, Choose choose) : row_budget_(row_budget), choose_(std::move(choose)) {}
 
   // Asks each method for its proposal, so trees may grow, and lets sources that answer at once do so. requests: those
-  // that run, in turn. rooms: by model. floor: no guess below this worth can pay.
-  Proposals ask(std::span<Request* const> requests, std::span<const Room> rooms, double floor);
+  // that run, in turn. rooms: by model. bar: what a guess must be worth.
+  Proposals ask(std::span<Request* const> requests, std::span<const Room> rooms, const Bar& bar);
   // Which rows of these proposals enter the target, what the guesses among them save, and what it took to ask and to
   // choose. Seconds; on a simulated clock it took nothing.
   void chosen(const Proposals& proposals, std::span<const Planned> rows, double saved, double took);

@@ -88,7 +88,7 @@ bool Engine::feed_idle() {
   if (std::none_of(rooms.begin(), rooms.end(), idle)) return false;
   const std::vector<Request*> turns = scheduler_.in_turn(running_);
   const Price price(turns, rooms[0]);
-  const Proposals proposals = drafting_.ask(turns, rooms, scheduler_.floor(turns, rooms[0], price));
+  const Proposals proposals = drafting_.ask(turns, rooms, scheduler_.bar(turns, rooms[0], price));
   for (const auto& [request, why] : proposals.broken) fail(*request, why);
   if (!proposals.broken.empty()) return true;  // the others are asked again
   auto [plans, saved] = scheduler_.compose(proposals, turns, rooms, price);

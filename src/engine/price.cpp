@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "engine/policy.h"
@@ -27,21 +28,43 @@ double time_between_tokens(std::span<Request* const> requests, const Room& room,
   return pass * static_cast<double>(room.stages) / at_once;
 }
 
+// Of the batches under way, by their rows on paths that may still come true.
+size_t widest_under_way(std::span<Request* const> requests) {
+  std::map<BatchId, size_t> rows;
+  size_t widest = 0;
+  for (const Request* request : requests)
+    for (const auto& node : request->speculation.tree.nodes())
+      if (const Resident* there = request->speculation.target.find(node.id))
+        widest = std::max(widest, ++rows[there->batch]);
+  return widest;
+}
+
 }  // namespace
 
-Price::Price(std::span<Request* const> requests, const Room& target) : room_(target) {
+Price::Price(std::span<Request* const> requests, const Room& target) : requests_(requests), room_(target) {
   fills_ =
       std::any_of(requests.begin(), requests.end(), [](const Request* r) { return r->method.traits.fills_pipeline; });
   seconds_per_token_ = time_between_tokens(requests, target, fills_);
 }
 
 // What a pass costs all who wait for it, in passes of a stage. A row holds up every verdict of its own batch in each
-// stage, for as long as no other batch is there before it; where methods fill the pipeline, so as far as the batch
-// brings one: surely if it holds a root, else if its likeliest guess comes true.
-double Price::passes(double verdict) const {
-  const double full =
-      static_cast<double>(room_.stages) / static_cast<double>(std::min(room_.stages, room_.under_way + 1));
-  return fills_ ? std::lerp(1.0, full, verdict) : full;
+// stage, for as long as no other batch is there before it. Where methods fill the pipeline, batches follow one another
+// closely behind the slowest of them: K batches of x_1 … x_K seconds are through n stages after sum(x) + (n - 1)
+// max(x). So a row that makes its batch the widest holds up what comes of it in each stage, any other in one; and so as
+// far as the batch brings a verdict: surely if it holds a root, else if its likeliest guess comes true.
+double Price::passes(double verdict, bool widest) const {
+  const auto stages = static_cast<double>(room_.stages);
+  if (!fills_) return stages / static_cast<double>(std::min(room_.stages, room_.under_way + 1));
+  return widest ? std::lerp(1.0, stages, verdict) : 1.0;
+}
+
+// How many of so many more rows don't make the batch the widest.
+size_t Price::covered(size_t anyway, size_t more) const {
+  const auto seconds = [&](size_t rows) { return room_.times->seconds(static_cast<int32_t>(rows)); };
+  const bool costs = seconds(anyway + more) > seconds(std::max<size_t>(anyway, 1));
+  if (!fills_ || room_.stages == 1 || !costs) return 0;  // the same either way
+  if (!widest_) widest_ = widest_under_way(requests_);
+  return std::min(more, std::max(anyway, *widest_) - anyway);
 }
 
 // How surely a batch brings one.
@@ -51,15 +74,21 @@ double Price::verdict(size_t anyway, std::span<const double> chances) {
 
 double Price::floor(size_t anyway, size_t most) const {
   const double price = room_.times->least_price(static_cast<int32_t>(anyway), static_cast<int32_t>(most));
-  return std::log(policy::kMargin * price * passes(anyway > 0 ? 1.0 : 0.0) /
+  return std::log(policy::kMargin * price * passes(1.0, /*widest=*/false) /
                   seconds_per_token_);  // -inf for a price of 0
 }
 
 size_t Price::worthwhile(size_t anyway, std::span<const double> chances) const {
   // What the rows cost that enter anyway must be known before it can be said what more of them cost.
   if (!room_.knows_times && anyway > 0 && fills_) return 0;
-  const size_t pay = room_.times->best_addition(
-      static_cast<int32_t>(anyway), chances, seconds_per_token_ / (policy::kMargin * passes(verdict(anyway, chances))));
+  const double sure = verdict(anyway, chances);
+  const auto pay_of = [&](size_t base, std::span<const double> of, bool widest) {
+    const double seconds_per_gain = seconds_per_token_ / (policy::kMargin * passes(sure, widest));
+    return room_.times->best_addition(static_cast<int32_t>(base), of, seconds_per_gain);
+  };
+  const size_t n_covered = covered(anyway, chances.size());
+  size_t pay = pay_of(anyway, chances.first(n_covered), /*widest=*/false);
+  if (pay == n_covered) pay += pay_of(anyway + n_covered, chances.subspan(n_covered), /*widest=*/true);
   return room_.knows_times ? std::min(pay, std::max(anyway, static_cast<size_t>(room_.times->widest_try())) - anyway)
                            : pay;
 }
@@ -67,9 +96,12 @@ size_t Price::worthwhile(size_t anyway, std::span<const double> chances) const {
 double Price::saved(size_t anyway, std::span<const double> chances) const {
   const double gain = seconds_per_token_ * std::accumulate(chances.begin(), chances.end(), 0.0);
   if (anyway == 0) return gain;  // else nothing would enter
-  const auto rows = static_cast<int32_t>(anyway), more = static_cast<int32_t>(chances.size());
-  return std::max(
-      0.0, gain - passes(verdict(anyway, chances)) * (room_.times->seconds(rows + more) - room_.times->seconds(rows)));
+  const auto seconds = [&](size_t more) { return room_.times->seconds(static_cast<int32_t>(anyway + more)); };
+  const size_t n_covered = covered(anyway, chances.size());
+  const double cost =
+      passes(1.0, /*widest=*/false) * (seconds(n_covered) - seconds(0)) +
+      passes(verdict(anyway, chances), /*widest=*/true) * (seconds(chances.size()) - seconds(n_covered));
+  return std::max(0.0, gain - cost);
 }
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "engine/request.h"
@@ -11,7 +12,7 @@ namespace sluice {
 
 class Price {
  public:
-  // Of the requests that run now. REQUIRES: the room outlives this.
+  // Of the requests that run now. REQUIRES: they and the room outlive this.
   Price(std::span<Request* const> requests, const Room& target);
 
   // The time between tokens of all requests together: what a row saves that is right for sure.
@@ -29,11 +30,14 @@ class Price {
   double saved(size_t anyway, std::span<const double> chances) const;
 
  private:
-  double passes(double verdict) const;
+  double passes(double verdict, bool widest) const;
+  size_t covered(size_t anyway, size_t more) const;
   static double verdict(size_t anyway, std::span<const double> chances);
 
+  std::span<Request* const> requests_;
   const Room& room_;
-  bool fills_ = false;  // a method fills the pipeline
+  mutable std::optional<size_t> widest_;  // rows of a batch under way that may still be of use
+  bool fills_ = false;                    // a method fills the pipeline
   double seconds_per_token_ = 0.0;
 };
 

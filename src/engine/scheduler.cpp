@@ -94,10 +94,11 @@ std::vector<Request*> Scheduler::in_turn(std::span<Request* const> requests) con
   return turns;
 }
 
-double Scheduler::floor(std::span<Request* const> requests, const Room& target, const Price& price) const {
+Bar Scheduler::bar(std::span<Request* const> requests, const Room& target, const Price& price) const {
   const auto roots = std::count_if(requests.begin(), requests.end(), [](const Request* r) { return r->root_waits(); });
   const size_t anyway = static_cast<size_t>(roots) + prompt_rows_at_once(requests, target);
-  return std::max(bar_, price.floor(anyway, static_cast<size_t>(options_.row_budget)));
+  const double floor = price.floor(anyway, static_cast<size_t>(options_.row_budget));
+  return {.floor = std::max(bar_, floor), .first_is_free = anyway == 0};
 }
 
 Plans Scheduler::compose(const Proposals& proposals, std::span<Request* const> requests, std::span<const Room> rooms,

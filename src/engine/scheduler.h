@@ -41,8 +41,8 @@ class Scheduler {
   // By arrival, beginning with the one whose turn it is: the order in which requests are asked and served.
   std::vector<Request*> in_turn(std::span<Request* const> by_arrival) const;
 
-  // The worth below which no guess can find room in the next batch. price: of these requests, as below.
-  double floor(std::span<Request* const> requests, const Room& target, const Price& price) const;
+  // What a guess must be worth to find room in the next batch. price: of these requests, as below.
+  Bar bar(std::span<Request* const> requests, const Room& target, const Price& price) const;
 
   // What of the proposals enters each idle model now; requests are in turn, rooms by model.
   //

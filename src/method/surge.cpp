@@ -25,11 +25,15 @@ class Surge final : public Method {
     const auto undrafted = [&](const TokenTree::Node& n) {
       return !n.drafted && n.position < speculation.last_position;
     };
-    const Floor floor(std::max(policy::kUnlikely, idle.floor.path), idle.floor.each);
+    Floor floor(std::max(policy::kUnlikely, idle.floor.path), idle.floor.each);
     if (idle.first_stage) {
       const auto waits = [&](const TokenTree::Node& node) { return !speculation.target.entered(node.id); };
       proposal.enter =
           likeliest(tree, waits, std::min(static_cast<size_t>(rows_), idle.rows), floor, speculation.last_position);
+      if (proposal.enter.empty() && idle.first_is_free) {
+        floor = policy::kUnlikely;
+        proposal.enter = likeliest(tree, waits, 1, floor, speculation.last_position);
+      }
     }
     if (idle.answers_at_once()) {  // then only what is about to enter needs a guess, and not before all of it has one
       for (const NodeId id : proposal.enter) {

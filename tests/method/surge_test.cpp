@@ -135,6 +135,23 @@ TEST(Surge, ProposesNoMoreAndNothingLessLikelyThanCanEnter) {
   EXPECT_EQ(rows_that_enter(100, 0.15), 4u);  // the root, .3, .25, .2
 }
 
+TEST(Surge, WhereNothingElseEntersTheLikeliestDoesThatPaysNoRow) {
+  const Oracle oracle = [](const Tokens&) -> std::vector<Candidate> { return {{1, 0.3f}, {2, 0.25f}}; };
+  const auto entering = [&](bool first_is_free) {
+    Scripted play("surge", {.width = 6, .draft_rows = 1}, oracle);
+    const NodeId root = play.tree().root().id;
+    play.speculation.target.enter(root, {.cell = Cell(0), .batch = BatchId(0)});
+    play.answer({root});
+    std::vector<Token> tokens;
+    const Floor floor(std::log(0.5));
+    for (const NodeId id : play.propose({.first_stage = true, .floor = floor, .first_is_free = first_is_free}).enter)
+      tokens.push_back(play.tree().node(id).token);
+    return tokens;
+  };
+  EXPECT_EQ(entering(false), Tokens{});
+  EXPECT_EQ(entering(true), Tokens{1});
+}
+
 TEST(Surge, NothingGoesBeyondTheLastPosition) {
   Scripted play("surge", {.width = 8, .draft_rows = 8}, random_oracle(4), /*last_position=*/7);
   for (int i = 0; i < 6; ++i) play.step();
