@@ -49,7 +49,7 @@ struct Idle {
   size_t rows = std::numeric_limits<size_t>::max();
   Floor floor;
   bool first_is_free = false;  // but the likeliest of all may enter: the batch would be empty without it
-  size_t n_stages = 1;  // of the target
+  size_t n_stages = 1;         // of the target
   bool source(size_t i = 0) const { return (sources >> i & 1) != 0; }
   bool answers_at_once(size_t i = 0) const { return (instant >> i & 1) != 0; }
 };
