@@ -4,7 +4,7 @@ add_library(sluice_flags INTERFACE)
 target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers
                        # Exactness: a product and a sum are fused only where the source says so.
                        -ffp-contract=off)
-# With CMAKE_UNITY_BUILD several files are one compilation, which takes half the time in all: a class of one file's own
+# With CMAKE_UNITY_BUILD several files are one compilation, which takes less time in all: a class of one file's own
 # inside a class that others see is no mistake then.
 if(CMAKE_UNITY_BUILD)
   target_compile_options(sluice_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
