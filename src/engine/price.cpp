@@ -67,6 +67,13 @@ size_t Price::covered(size_t anyway, size_t more) const {
   return std::min(more, std::max(anyway, *widest_) - anyway);
 }
 
+// How many of them, these included, make it no wider than a pass that was seen: what a wider one takes is only
+// believed, and such are to be tried.
+size_t Price::known(size_t anyway, size_t n_covered, size_t more) const {
+  const auto widest = static_cast<size_t>(room_.times->widest());
+  return std::clamp(std::max(widest, anyway) - anyway, n_covered, more);
+}
+
 // How surely a batch brings one.
 double Price::verdict(size_t anyway, std::span<const double> chances) {
   return anyway > 0 ? 1.0 : chances.empty() ? 0.0 : std::min(1.0, chances.front());
@@ -86,9 +93,11 @@ size_t Price::worthwhile(size_t anyway, std::span<const double> chances) const {
     const double seconds_per_gain = seconds_per_token_ / (policy::kMargin * passes(sure, widest));
     return room_.times->best_addition(static_cast<int32_t>(base), of, seconds_per_gain);
   };
-  const size_t n_covered = covered(anyway, chances.size());
+  const size_t n_covered = covered(anyway, chances.size()), n_known = known(anyway, n_covered, chances.size());
   size_t pay = pay_of(anyway, chances.first(n_covered), /*widest=*/false);
-  if (pay == n_covered) pay += pay_of(anyway + n_covered, chances.subspan(n_covered), /*widest=*/true);
+  if (pay == n_covered)
+    pay += pay_of(anyway + n_covered, chances.subspan(n_covered, n_known - n_covered), /*widest=*/true);
+  if (pay == n_known) pay += pay_of(anyway + n_known, chances.subspan(n_known), /*widest=*/false);
   return room_.knows_times ? std::min(pay, std::max(anyway, static_cast<size_t>(room_.times->widest_try())) - anyway)
                            : pay;
 }
@@ -97,10 +106,10 @@ double Price::saved(size_t anyway, std::span<const double> chances) const {
   const double gain = seconds_per_token_ * std::accumulate(chances.begin(), chances.end(), 0.0);
   if (anyway == 0) return gain;  // else nothing would enter
   const auto seconds = [&](size_t more) { return room_.times->seconds(static_cast<int32_t>(anyway + more)); };
-  const size_t n_covered = covered(anyway, chances.size());
+  const size_t n_covered = covered(anyway, chances.size()), n_known = known(anyway, n_covered, chances.size());
+  const double widens = seconds(n_known) - seconds(n_covered), others = seconds(chances.size()) - seconds(0) - widens;
   const double cost =
-      passes(1.0, /*widest=*/false) * (seconds(n_covered) - seconds(0)) +
-      passes(verdict(anyway, chances), /*widest=*/true) * (seconds(chances.size()) - seconds(n_covered));
+      passes(1.0, /*widest=*/false) * others + passes(verdict(anyway, chances), /*widest=*/true) * widens;
   return std::max(0.0, gain - cost);
 }
 

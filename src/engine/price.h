@@ -32,6 +32,7 @@ class Price {
  private:
   double passes(double verdict, bool widest) const;
   size_t covered(size_t anyway, size_t more) const;
+  size_t known(size_t anyway, size_t n_covered, size_t more) const;
   static double verdict(size_t anyway, std::span<const double> chances);
 
   std::span<Request* const> requests_;

@@ -322,7 +322,7 @@ TEST(Turns, TheRowsOfARequestLieSideBySide) {
     }
     mixed += seen.size() > 1 && batch.rows.size() > seen.size();
   };
-  for (const char* text : {"abcabcabc", "to be or not to be", "xyzxyzxyzx"}) submit(*heard.engine, ask(text, 40));
+  for (const char* text : {"abcabcabc", "to be or not to be", "xyzxyzxyzx"}) submit(*heard.engine, ask(text, 120));
   finish(*heard.engine);
   EXPECT_GT(mixed, 5u);
 }
