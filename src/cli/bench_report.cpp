@@ -96,7 +96,7 @@ void BenchReport::add_run(const BenchKey& key, const json& run) {
     relay_.seconds_per_step += (*relay)["seconds_per_step"].get<double>();
   }
   out_of_range_ += run.value("states_out_of_range", uint64_t{0});
-  if (const auto exactness = value_of(kExactnesses, run["exactness"].get<std::string>()))
+  if (const auto exactness = value_of(kExactnesses, run.value("exactness", std::string())))
     weakest_ = std::max(weakest_, *exactness);
 }
 
