@@ -72,7 +72,7 @@ class ByteExecutor final : public Executor {
     if (model == kTarget) arrivals_.submitted(batch);
     for (Place& place : at(model)) place.reports.submitted(batch);
     Place& first = at(model).front();
-    post(first.batches, "the coordinator", first, std::move(batch));
+    bring("the coordinator", first, std::move(batch));
   }
   void amend(ModelId model, Amendment amendment) override {
     for (Place& place : at(model)) post(place.amendments, "the coordinator", place, amendment);
@@ -91,6 +91,7 @@ class ByteExecutor final : public Executor {
     Stage stage;
     ReportCheck reports;
     std::deque<Bytes> batches = {}, amendments = {}, taps = {};  // to it
+    std::deque<double> since = {};                               // its batches have been there
     std::deque<Bytes> said = {};                                 // to the coordinator
     std::string name() const { return name_of(model, recipe.stage); }
   };
@@ -98,22 +99,27 @@ class ByteExecutor final : public Executor {
   // What leaves a stage.
   class LinksOf final : public Links {
    public:
-    LinksOf(ByteExecutor& executor, Place& place) : executor_(executor), place_(place) {}
+    LinksOf(ByteExecutor& executor, Place& place, double waited)
+        : executor_(executor), place_(place), waited_(waited) {}
     void pass_on(Batch batch) override {
       Place& next = executor_.at(place_.model)[static_cast<size_t>(place_.recipe.stage.value) + 1];
       if (place_.recipe.options.activations() == Activations::kF16) pack_states(batch);
-      executor_.post(next.batches, place_.name(), next, std::move(batch));
+      executor_.bring(place_.name(), next, std::move(batch));
     }
     void tap(Taps taps) override {
       Place& head = executor_.models_.back().front();
       executor_.post(head.taps, place_.name(), head, std::move(taps));
     }
-    void report(StageReport report) override { executor_.tell(place_, report); }
+    void report(StageReport report) override {
+      report.waited = waited_;
+      executor_.tell(place_, report);
+    }
     void conclude(Outcome outcome) override { executor_.tell(place_, std::move(outcome)); }
 
    private:
     ByteExecutor& executor_;
     Place& place_;
+    double waited_;  // what it sends of a batch that has lain there for so many seconds
   };
 
   std::vector<Place>& at(ModelId model) { return models_[static_cast<size_t>(model.value)]; }
@@ -126,6 +132,10 @@ class ByteExecutor final : public Executor {
   void post(std::deque<Bytes>& queue, const std::string& from, const Place& to, const Message& message) {
     queue.push_back(sent(from + " to " + to.name(), message));
   }
+  void bring(const std::string& from, Place& to, Batch batch) {
+    to.since.push_back(now_);
+    post(to.batches, from, to, std::move(batch));
+  }
   void tell(Place& from, const Message& message) {
     from.said.push_back(sent(from.name() + " to the coordinator", message));
   }
@@ -134,10 +144,11 @@ class ByteExecutor final : public Executor {
     SLUICE_TRY(Message message, decode(bytes));
     if (auto* batch = std::get_if<Batch>(&message)) {
       SLUICE_TRY_STATUS(place.stage.frames.check(*batch));
-      const double begin = now_;
+      const double begin = now_, waited = begin - place.since.front();
+      place.since.pop_front();
       auto done = place.stage.worker.process(std::move(*batch));
       now_ += 0.001;
-      LinksOf links(*this, place);
+      LinksOf links(*this, place, waited);
       route(std::move(done), place.model, place.recipe.stage, place.recipe.last, begin, now_, links);
       return {};
     }
