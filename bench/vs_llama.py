@@ -46,11 +46,11 @@ def llama(args, model, threads, prompt, decode):
 
 
 def compare(args, model, threads, prompt, decode):
-    """Medians of (rate, cpu) for both, measured in turn."""
+    """Medians of (rate, cpu) for both, measured in turn, in every other round in the other order."""
     both = {ours: [], llama: []}
-    for _ in range(args.rounds):
-        for side, results in both.items():
-            results.append(side(args, model, threads, prompt, decode))
+    for turn in range(args.rounds):
+        for side in list(both)[:: -1 if turn % 2 else 1]:
+            both[side].append(side(args, model, threads, prompt, decode))
     return [[statistics.median(column) for column in zip(*results)] for results in both.values()]
 
 

@@ -6,9 +6,8 @@ namespace sluice {
 
 namespace {
 
-// A draft model sees further than a head, and both more than n-grams.
-constexpr const char* kOfDrafts = "surge";
-constexpr const char* kOfNgrams = "specpipe";
+// By a draft model, which sees further than a head, or by n-grams alone.
+constexpr const char* kOfTrees = "surge";
 // Heads that come with the program: for a pipeline of stages, and for a model in one piece.
 constexpr HeadKind kOfPipelines = HeadKind::kSpd, kOfOnePiece = HeadKind::kEagle3;
 
@@ -20,8 +19,7 @@ bool knows_what_to_guess_by(const SessionOptions& options) {
 }  // namespace
 
 std::string best_method(const AtHand& at_hand) {
-  if (at_hand.draft) return kOfDrafts;
-  return at_hand.head ? method_of(*at_hand.head) : kOfNgrams;
+  return at_hand.head && !at_hand.draft ? method_of(*at_hand.head) : kOfTrees;
 }
 
 std::optional<HeadKind> head_worth_loading(const SessionOptions& options) {
@@ -37,17 +35,14 @@ bool draft_worth_loading(const SessionOptions& options, const std::optional<Prof
 
 std::vector<std::string> methods_of_run(const SessionOptions& options) {
   if (options.request.method != kAutoMethod) return {options.request.method};
-  if (!options.drafts.empty()) return {"ar", best_method({.draft = true})};
-  std::vector<std::string> methods = {"ar"};
-  const auto add = [&](std::optional<HeadKind> head) { methods.push_back(best_method({.head = head})); };
-  if (options.heads.empty()) {
-    add(std::nullopt);
-    methods.push_back(best_method({.draft = true}));
-    for (const HeadKind kind : {kOfPipelines, kOfOnePiece}) add(kind);
-  } else {  // of which kind, the file says
-    for (const HeadKind kind : {HeadKind::kSpd, HeadKind::kEagle3, HeadKind::kPEagle, HeadKind::kExit}) add(kind);
-  }
-  return methods;
+  const auto with_heads = [](std::vector<std::string> methods, std::initializer_list<HeadKind> kinds) {
+    for (const HeadKind kind : kinds) methods.push_back(method_of(kind));
+    return methods;
+  };
+  if (!options.drafts.empty()) return {"ar", kOfTrees};
+  if (options.heads.empty()) return with_heads({"ar", kOfTrees}, {kOfPipelines, kOfOnePiece});
+  // Of which kind a head is, the file says.
+  return with_heads({"ar"}, {HeadKind::kSpd, HeadKind::kEagle3, HeadKind::kPEagle, HeadKind::kExit});
 }
 
 }  // namespace sluice

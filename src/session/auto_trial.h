@@ -23,7 +23,7 @@ class AutoTrial {
   // decoding makes at most, if that is known: where it can't win it gets no turn. The method to switch to, if any.
   std::optional<std::string> observe(int64_t tokens, double now, std::optional<double> plain_at_most = {});
 
-  // Tokens a second of either, over all its turns; 0 while unknown.
+  // Tokens a second of either, over its turns, of which earlier ones count for less; 0 while unknown.
   double plain_rate() const { return plain_.rate(); }
   double speculative_rate() const { return speculative_.rate(); }
   // What plain decoding makes at most, for which it got no turn; 0: it got one, or the answer is short.
@@ -37,13 +37,15 @@ class AutoTrial {
 
  private:
   struct Side {
-    double seconds = 0;
-    int64_t tokens = 0;  // counted
-    double rate() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0; }
+    double seconds = 0, tokens = 0;  // counted
+    double rate() const { return seconds > 0 ? tokens / seconds : 0.0; }
+    void fade() { seconds *= policy::kFades, tokens *= policy::kFades; }
   };
   void count(int64_t tokens, double now);
   bool turn_is_over(int64_t tokens) const;
   bool plain_is_told() const;
+  int64_t period() const;
+  void begin_turn(int64_t tokens, int64_t length);
 
   std::string method_;
   Purpose purpose_;

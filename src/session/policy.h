@@ -32,9 +32,11 @@ inline constexpr double kLookUp = 0.2;
 // apart, and one that owes its lead to one of them disappoints on others.
 inline constexpr double kAboutAsFast = 0.95;
 
-// AutoTrial: a turn is kTurn tokens, the first kWarmUp of which (the pipeline fills) don't count; the loser gets
-// another turn every kPeriod tokens, since a text may become easier to guess.
-inline constexpr int64_t kTurn = 16, kWarmUp = 4, kPeriod = 128;
+// AutoTrial: a turn is kTurn tokens, the first kWarmUp of which (the pipeline fills) don't count. The loser gets
+// another turn, since a text may become easier to guess, as often as such turns cost kTrialsCost of the time; with each
+// what was counted before fades.
+inline constexpr int64_t kTurn = 16, kWarmUp = 4, kShortestPeriod = 2 * kTurn, kLongestPeriod = 1024;
+inline constexpr double kTrialsCost = 0.05, kFades = 0.5;
 // Plain decoding is no match for a method that is so many times as fast; kTells of its tokens show it.
 inline constexpr double kNoMatch = 1.15;
 inline constexpr int64_t kTells = 4;

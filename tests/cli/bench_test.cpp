@@ -131,7 +131,7 @@ TEST_F(Bench, RefusesBadDataBeforeItStarts) {
 TEST_F(Bench, MethodAutoIsComparedAsItRuns) {
   const std::string out = temp_path("auto.json");
   const Ran ran =
-      run_program({"bench", "-m", small_model(), "--data", folder_, "--tasks", "sums", "--methods", "ar,auto,specpipe",
+      run_program({"bench", "-m", small_model(), "--data", folder_, "--tasks", "sums", "--methods", "ar,auto,surge",
                    "-n", "40", "--stages", "2", "--executor", "virtual", "--width", "4", "--json", out});
   ASSERT_EQ(ran.status, 0) << ran.err;
   EXPECT_NE(ran.out.find("identical: yes"), std::string::npos) << ran.out;
@@ -139,7 +139,7 @@ TEST_F(Bench, MethodAutoIsComparedAsItRuns) {
   const json j = read(out);
   for (const auto& run : j["runs"]) ++runs[run["method"]];
   EXPECT_EQ(runs.size(), 3u);
-  EXPECT_EQ(runs["auto"], runs["specpipe"]);
+  EXPECT_EQ(runs["auto"], runs["surge"]);
 }
 
 TEST_F(Bench, RefusesBadOptionsBeforeItStarts) {

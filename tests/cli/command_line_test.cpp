@@ -297,7 +297,7 @@ TEST(CommandLine, ASettingThatNoMethodOfTheRunReadsIsRefused) {
       {{"--method", "sd", "--verify", "reject", "--replacement"}, {"--replacement", "specinfer"}},
       {{"--method", "ssd", "--saguaro", "0.5"}, {"--saguaro", "with --verify reject"}},
       {{"--method", "ssd", "--verify", "reject", "--saguaro-tokens", "2"}, {"--saguaro-tokens", "with --saguaro"}},
-      {{"--budget", "4"}, {"--budget", "here ar, specpipe, surge, spd and eagle3 run"}},  // method auto
+      {{"--budget", "4"}, {"--budget", "here ar, surge, spd and eagle3 run"}},  // method auto
       {{"--draft", "x.gguf", "--depth", "4"}, {"--depth", "here ar and surge run"}},
   };
   for (const auto& [more, words] : all)

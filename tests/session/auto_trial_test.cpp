@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "session/policy.h"
 
 namespace sluice {
@@ -28,10 +30,34 @@ double share_of_plain(double speculative, double plain, int tokens) {
   return static_cast<double>(from_plain) / static_cast<double>(counted);
 }
 
-TEST(AutoTrial, SettlesOnTheFasterMethodAndTriesTheOtherNowAndThen) {
-  const double part = static_cast<double>(policy::kTurn) / (policy::kTurn + policy::kPeriod);
-  EXPECT_NEAR(share_of_plain(30, 28, 5000), part, 0.03);
-  EXPECT_NEAR(share_of_plain(10, 30, 5000), 1 - part, 0.03);
+// Of the time that the faster one alone would take.
+double lost(double speculative, double plain) {
+  const double share = share_of_plain(speculative, plain, 20'000);
+  return (share / plain + (1 - share) / speculative) * std::max(speculative, plain) - 1.0;
+}
+
+TEST(AutoTrial, SettlesOnTheFasterMethodAndTriesTheOtherAsOftenAsThatCostsLittle) {
+  const double rounding = 1.1;
+  for (const double slower : {29.0, 28.0, 20.0, 10.0}) {
+    EXPECT_LE(lost(30, slower), rounding * policy::kTrialsCost) << slower;
+    EXPECT_LE(lost(slower, 30), rounding * policy::kTrialsCost) << slower;
+  }
+  EXPECT_GT(share_of_plain(29, 30, 5000), 0.6);
+  EXPECT_LT(share_of_plain(30, 29, 5000), 0.4);
+}
+
+TEST(AutoTrial, ATextThatBecomesEasyToGuessIsSpeculatedOnSoon) {
+  AutoTrial trial("surge");
+  bool on_plain = false;
+  double now = 0;
+  int64_t from_plain = 0;
+  for (int64_t n = 1; n <= 400; ++n) {
+    now += 1.0 / (on_plain ? 10 : n <= 40 ? 9 : 20);
+    from_plain += on_plain;
+    if (const auto next = trial.observe(n, now)) on_plain = *next == "ar";
+  }
+  EXPECT_FALSE(on_plain);
+  EXPECT_LT(from_plain, 100);
 }
 
 TEST(AutoTrial, BeginsWithTheSpeculativeMethodAndThenTriesPlainDecoding) {
@@ -76,7 +102,7 @@ TEST(AutoTrial, AFewTokensTellThatPlainDecodingIsNoMatch) {
   bool on_plain = false;
   int64_t from_plain = 0;
   double now = 0;
-  for (int64_t n = 1; n <= policy::kPeriod; ++n) {
+  for (int64_t n = 1; n <= 8 * policy::kTurn; ++n) {
     now += 1.0 / (on_plain ? 10 : 50);
     from_plain += on_plain;
     if (const auto next = trial.observe(n, now)) on_plain = *next == "ar";
@@ -88,8 +114,8 @@ TEST(AutoTrial, PlainDecodingThatCannotWinGetsNoTurn) {
   AutoTrial trial("surge");
   for (int64_t n = 1; n <= 1000; ++n) EXPECT_EQ(trial.observe(n, static_cast<double>(n) / 50, 40.0), std::nullopt);
   bool turned = false;
-  for (int64_t n = 1001; n <= 1000 + 2 * policy::kPeriod; ++n)
-    turned = turned || trial.observe(n, static_cast<double>(n) / 50, 49.0).has_value();
+  for (int64_t n = 1001; n <= 1000 + 2 * policy::kTurn; ++n)
+    turned = turned || trial.observe(n, static_cast<double>(n) / 50, 51.0).has_value();
   EXPECT_TRUE(turned) << "it may";
 }
 
