@@ -1,7 +1,9 @@
 // Devices, from the command line.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "cli/program.h"
 #include "support/tiny_model.h"
@@ -73,6 +75,46 @@ TEST(Device, WhatMakesNoSenseIsRefusedInALine) {
   EXPECT_TRUE(fails(refused({"--width-lock", "8"}), 2, {"--width-lock", "--device"}));
   EXPECT_TRUE(fails(refused({"--width-lock", "513", "--device", "ggml:cpu"}), 2, {"--width-lock", "512"}));
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which want to be loaded first themselves
+
+// With a ggml that is broken in this way (broken_ggml.cpp).
+Ran run_broken(const char* how, const Program::Arguments& more) {
+  setenv("LD_PRELOAD", SLUICE_BROKEN_GGML, 1);
+  setenv("BROKEN_GGML", how, 1);
+  Ran ran = run_program(with(more));
+  unsetenv("LD_PRELOAD");
+  unsetenv("BROKEN_GGML");
+  return ran;
+}
+
+TEST(Device, OneWhoseBitsMoveAnswersAndIsNamedInALine) {
+  for (const char* devices : {"ggml:cpu", "cpu,ggml:cpu"}) {
+    const Ran ran = run_broken("bits", {"--device", devices, "--method", "specpipe", "--source", "ngram"});
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_NE(ran.err.find("greedy-checked"), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find("--width-lock 4 does not keep the bits of ggml:cpu still"), std::string::npos) << ran.err;
+  }
+}
+
+TEST(Device, OneThatIsLostEndsTheAnswerInALineThatNamesIt) {
+  for (const char* devices : {"ggml:cpu", "cpu,ggml:cpu"}) {
+    bool answered = false;
+    for (const char* pass : {"1", "20", "60", "64", "68", "72", "76", "80"}) {
+      const Ran ran = run_broken(("compute " + std::string(pass)).c_str(), {"--device", devices, "--method", "ar"});
+      EXPECT_TRUE(fails(ran, 1, {"a pass on ggml:cpu came to nothing"})) << pass;
+      answered = answered || ran.out.size() > 1;
+    }
+    EXPECT_TRUE(answered) << "nor was one in the middle of an answer";
+  }
+}
+
+TEST(Device, TooLittleMemoryIsALineThatNamesIt) {
+  for (const char* devices : {"ggml:cpu", "cpu,ggml:cpu"})
+    EXPECT_TRUE(fails(run_broken("memory", {"--device", devices}), 1, {"ggml:cpu", "--context", "--cuts"}));
+}
+
+#endif
 
 }  // namespace
 }  // namespace sluice::test
