@@ -87,7 +87,7 @@ TEST(Session, SaysWhatItChose) {
   EXPECT_EQ(session->options().stages, 2);
   EXPECT_GT(session->options().context, 0);
   EXPECT_EQ(session->profile_name(), "uniform");
-  EXPECT_EQ(session->method(), "specpipe");
+  EXPECT_EQ(session->method(), "surge");
   EXPECT_EQ(session->options().request.method, kAutoMethod);
 }
 
