@@ -279,9 +279,13 @@ class RemotePipeline final : public RemoteStages {
         knocks_->stop();
         replacements_.settled();
         const HostAddress& heir = (*hosts)[loss.stage];
+        const bool other_bits = heir != lost && bits_.exactness != Exactness::kBitwise;
         plan_.say(kHost + heir.for_people() +
                   (heir == lost ? " is back after " : " has the " + layers + " of " + lost.for_people() + " after ") +
-                  seconds_text(now() - begin));
+                  seconds_text(now() - begin) +
+                  (other_bits ? "; from here on the text may be another one, since bits are " +
+                                    std::string(name(bits_.exactness)) + " only"
+                              : ""));
         return generation;
       }
       generation->close();

@@ -556,6 +556,17 @@ TEST_F(Losing, AHostThatDiesIsReplacedByItsNeighbour) {
   expect_same(*answering, {"host " + b_.address + " has the layers of " + a_.address});
 }
 
+TEST_F(Losing, AHostWithADeviceIsReplacedAndTheTextMayBeAnother) {
+  StageProcess device({"--device", "ggml:cpu"});
+  const auto answering = begin(a_.address + "," + device.address);
+  device.program().signal(SIGKILL);
+  const Ran ran = answering->wait();
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_NE(ran.err.find(a_.address + " has the layers of " + device.address), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("the text may be another one, since bits are width-locked only"), std::string::npos)
+      << ran.err;
+}
+
 TEST_F(Losing, AHostThatIsStartedAgainIsBack) {
   const auto answering = begin(b_.address);
   b_.program().signal(SIGKILL);
