@@ -11,15 +11,17 @@ namespace {
 
 constexpr int64_t kBlock = 8;  // positions at a time
 constexpr int64_t kLanes = 8;
+// Of every head begin on a page, if they are as wide as they mostly are.
+constexpr int32_t kTogether = 32;
 
 int64_t round_up(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 }  // namespace
 
 KvLayer::KvLayer(const AttentionShape& shape, int32_t n_cells, bool in_f16)
-    : shape_(shape), n_cells_(n_cells), in_f16_(in_f16) {
+    : shape_(shape), n_cells_((n_cells + kTogether - 1) / kTogether * kTogether), in_f16_(in_f16) {
   const size_t bytes =
-      static_cast<size_t>(n_cells) * static_cast<size_t>(shape.kv_width()) * (in_f16 ? sizeof(Half) : sizeof(float));
+      static_cast<size_t>(n_cells_) * static_cast<size_t>(shape.kv_width()) * (in_f16 ? sizeof(Half) : sizeof(float));
   keys_ = Memory(bytes);
   if (shape.value_in_key == 0) values_ = Memory(bytes);
 }
@@ -54,6 +56,14 @@ void KvLayer::read(Part part, Cell first, int64_t n, int32_t kv_head, float* out
   } else {
     std::copy(from.as<float>() + at, from.as<float>() + at + values, out);
   }
+}
+
+void KvLayer::forget(Cell first, int64_t n) {
+  const size_t value_bytes = in_f16_ ? sizeof(Half) : sizeof(float);
+  const size_t bytes = static_cast<size_t>(n * shape_.head_dim) * value_bytes;
+  for (int32_t head = 0; head < shape_.n_kv_heads; ++head)
+    for (Memory* of : {&keys_, &values_})
+      if (of->size() > 0) of->forget(place(first, head) * value_bytes, bytes);
 }
 
 void KvLayer::fetch(Part part, Cell cell, int32_t kv_head) const {

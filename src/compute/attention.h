@@ -46,6 +46,10 @@ class KvLayer {
   // One head's keys or values of the cells first … first + n - 1, as f32 to [n][head_dim].
   void read(Part part, Cell first, int64_t n, int32_t kv_head, float* out) const;
 
+  // Nobody reads those of the cells first … first + n - 1 any more before they are written anew: whole pages of them
+  // are given back.
+  void forget(Cell first, int64_t n);
+
   // Those of one cell will soon be read.
   void fetch(Part part, Cell cell, int32_t kv_head) const;
 

@@ -12,6 +12,7 @@
 #include "compute/fetch_distance.h"
 #include "compute/packed_size.h"
 #include "compute/rounding.h"
+#include "compute/window_cells.h"
 
 namespace sluice {
 namespace {
@@ -33,14 +34,19 @@ class CpuStageRunner final : public StageRunner {
 
   void enter(std::span<const PathUpdate> updates, std::span<const Row> rows) override {
     for (const PathUpdate& update : updates) {
+      if (window_cells_) window_cells_->before(update, paths_);
       paths_.apply(update);
+      if (window_cells_) window_cells_->after(update, paths_);
       if (states_) states_->apply(update);
     }
     for (const Row& row : rows) {
       paths_.enter(row);
+      if (window_cells_) window_cells_->entered(row, paths_);
       if (states_) states_->enter(row);
     }
   }
+
+  bool holds(Cell cell) const override { return !window_cells_ || !window_cells_->is_lost(cell); }
 
   void run(std::span<const Row> rows, std::span<float> hidden) override {
     const auto d = static_cast<size_t>(h_.d_model);
@@ -52,6 +58,7 @@ class CpuStageRunner final : public StageRunner {
       rows_[i].cell = rows[i].cell;
       rows_[i].position = rows[i].position;
       paths_.find(rows[i], rows_[i].path);
+      if (window_cells_) window_cells_->written(rows[i].cell);
     }
     const std::span places(rows_.data(), rows.size());
     if (states_) states_->prepare(rows, places, paths_);
@@ -147,6 +154,12 @@ class CpuStageRunner final : public StageRunner {
       if (const Status begun = pool_->begin(block_.team()); !begun)
         return input_error(model.path() + ": " + begun.error().message);
     if (n_folded > 0) states_.emplace(h_.delta, n_folded, options_.n_cells);
+    const bool has_windows = std::ranges::any_of(layers_, [](const Layer& layer) { return layer.window > 0; });
+    if (has_windows && options_.kept_behind >= 0)
+      window_cells_.emplace(options_.n_cells, h_.window, options_.kept_behind, [this](Cell first, int32_t n) {
+        for (Layer& layer : layers_)
+          if (layer.window > 0) layer.kv.forget(first, n);
+      });
     if (h_.d_per_layer == 0 || layers_.empty()) return {};
     SLUICE_TRY(per_layer_, make_per_layer_embedding(packer(), h_));
     block_.reserve(*per_layer_);
@@ -211,7 +224,8 @@ class CpuStageRunner final : public StageRunner {
   std::vector<Layer> layers_;
   std::optional<Head> head_;
   Paths paths_;
-  std::optional<FoldedStates> states_;  // if some of its layers have no attention
+  std::optional<WindowCells> window_cells_;  // if some have a window
+  std::optional<FoldedStates> states_;       // if some of its layers have no attention
   std::optional<PerLayerEmbedding> per_layer_;
   std::vector<float> begins_;  // [max_rows, d_model]: states that rows begin with, where they don't come in `hidden`
   CpuBlock block_;

@@ -1,6 +1,7 @@
 #include "compute/memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -37,6 +38,18 @@ Memory::Memory(size_t bytes, Pages pages) : bytes_(bytes) {
     bytes_ = (bytes + kHugePage - 1) / kHugePage * kHugePage;
     data_ = map_huge(bytes_);
   }
+}
+
+void Memory::forget(size_t begin, size_t bytes) {
+  static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t end = begin + bytes, first = (begin + page - 1) / page * page, last = end / page * page;
+  // Memory that is locked can't be given back.
+  if (first >= last || madvise(data_ + first, last - first, MADV_DONTNEED) != 0) {
+    std::fill_n(data_ + begin, bytes, std::byte{});
+    return;
+  }
+  std::fill(data_ + begin, data_ + first, std::byte{});
+  std::fill(data_ + last, data_ + end, std::byte{});
 }
 
 Memory::~Memory() {

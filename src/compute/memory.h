@@ -22,6 +22,8 @@ class Memory {
 
   std::byte* data() const { return data_; }
   size_t size() const { return bytes_; }
+  // So many bytes from `begin` on are zero again; of them whole pages cost nothing any more.
+  void forget(size_t begin, size_t bytes);
   template <class T>
   T* as() const {
     return reinterpret_cast<T*>(data_);

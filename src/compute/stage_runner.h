@@ -46,6 +46,9 @@ class StageRunner {
   // the cell of the token before it in its sequence.
   virtual void enter(std::span<const PathUpdate> updates, std::span<const Row> rows) = 0;
 
+  // Whether the cell still holds what was written there, in all layers: those with a window forget.
+  virtual bool holds(Cell) const { return true; }
+
   // Computes rows that have been entered; parents before or with their children, in order.
   // hidden: [rows, d_model] f32, row i belongs to rows[i]; read unless this runner embeds, then overwritten.
   // REQUIRES: rows.size() <= max_rows.

@@ -50,10 +50,12 @@ std::vector<Lane> lanes_of(const EngineOptions& options) {
   std::vector<Lane> lanes;
   lanes.emplace_back(kTarget, options.n_cells, options.cuts.size());
   if (options.folds) lanes.front().fold(options.folding);
+  if (options.cut_back) lanes.front().limit_cuts(*options.cut_back);
   if (options.cost) lanes.front().traffic().foresee_prompts(*options.cost);
   for (const DraftOptions& draft : options.drafts) {
     lanes.emplace_back(ModelId(static_cast<int32_t>(lanes.size())), draft.n_cells, static_cast<size_t>(draft.n_stages));
     if (draft.folds) lanes.back().fold(options.folding);
+    if (draft.cut_back) lanes.back().limit_cuts(*draft.cut_back);
     if (draft.head) lanes.back().add_head({*draft.head, options.cuts});
     if (draft.shares) lanes.back().share(*draft.shares);
     if (draft.lost_with_target) lanes.back().lose_with_target();

@@ -28,10 +28,11 @@ namespace sluice {
 struct DraftOptions {
   std::string name;
   int32_t n_cells = 0, n_stages = 1;
-  std::optional<HeadParameters> head;  // if it is one
-  std::optional<size_t> shares = {};   // the stage of the target on whose device it runs, a pass at a time
-  bool folds = false;                  // HyperParameters::folds()
-  bool lost_with_target = false;       // a head that is elsewhere, as the target's stages are
+  std::optional<HeadParameters> head;   // if it is one
+  std::optional<size_t> shares = {};    // the stage of the target on whose device it runs, a pass at a time
+  bool folds = false;                   // HyperParameters::folds()
+  std::optional<size_t> cut_back = {};  // how far sequences can be cut back; none: to anywhere
+  bool lost_with_target = false;        // a head that is elsewhere, as the target's stages are
 };
 
 struct EngineOptions {
@@ -39,6 +40,7 @@ struct EngineOptions {
   int32_t n_cells = 0;                      // cells of the target's workers
   std::vector<DraftOptions> drafts;         // the smallest first, then the head if there is one
   bool folds = false;                       // the target: HyperParameters::folds()
+  std::optional<size_t> cut_back;           // likewise
   Folding folding;                          // of models that do
   std::shared_ptr<const KnownText> corpus;  // that n-grams know beside the text itself; may be none
   Scheduler::Options scheduler;

@@ -31,6 +31,7 @@ size_t Lane::can_share(const Request& from) const {
 
 // What waits to be told is not folded yet.
 size_t Lane::can_go_on(const Request& from, size_t kept) const {
+  if (cut_back_ && kept + *cut_back_ < there(from).reached) return 0;
   if (!folding_) return kept;
   const size_t known = news_.known(from.sequence, there(from).committed().size());
   const size_t checkpoint = there(from).checkpoint_within(known);
@@ -53,6 +54,7 @@ void Lane::fork(const Request& from, Request& request, size_t length) {
     there(request).commit(cell);
   }
   there(request).settled = std::min(length, there(from).settled);
+  there(request).reached = there(from).reached;
   news_.fork(request.sequence, from.sequence, length, request.spec.sampling, plan_checkpoint(request, length));
 }
 

@@ -46,6 +46,9 @@ class Lane {
   // Its workers fold what is known of a path: a sequence goes on behind all that it has committed, from a checkpoint,
   // or from nothing.
   void fold(const Folding& folding) { folding_ = folding; }
+  // Its workers forget what windows have left behind: a sequence goes on no more than so many tokens before the most
+  // that it has had, or from nothing.
+  void limit_cuts(size_t cut_back) { cut_back_ = cut_back; }
   // Whether there may be one more sequence, or, where one takes over another's, as many as there are.
   bool has_room_for(size_t more) const { return !folding_ || n_sequences_ + more <= folding_->most_sequences; }
   // With how many of these of its committed tokens a request can go on in another's sequence, or beside it.
@@ -125,6 +128,7 @@ class Lane {
   bool lost_with_target_ = false;
   CellPool cells_;
   std::optional<Folding> folding_;  // if its workers fold
+  std::optional<size_t> cut_back_;  // if they have windows
   size_t n_sequences_ = 0;
   size_t promised_ = 0;  // cells that the committed tokens and roots of requests may still ask for
   SequenceNews news_;

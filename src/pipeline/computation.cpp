@@ -73,7 +73,7 @@ class Layers final : public Computation {
     std::vector<Row> rows;
     for (size_t i = 0; i < batch.rows.size(); ++i) {
       const Row& row = batch.rows[i];
-      const bool found = journal_->finds(row);
+      const bool found = journal_->finds(row) && runner_->holds(row.cell);
       if (found && !is_read) {
         if (!runner_->options().with_head) std::ranges::copy(journal_->state(row), state(batch, i).begin());
         continue;

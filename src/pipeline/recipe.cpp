@@ -98,6 +98,7 @@ std::vector<StageRecipe> recipes_for(const ModelFile& model, const PipelineOptio
     recipe.last = s + 1 == recipes.size();
     if (lazy && !options.stored) recipe.kind = recipe.last ? StageRecipe::Kind::kLazy : StageRecipe::Kind::kNothing;
     if (lazy && options.stored) recipe.kind = recipe.last ? StageRecipe::Kind::kStored : StageRecipe::Kind::kZeros;
+    if (lazy) recipe.options.kept_behind = -1;  // an old row may be computed later
     recipe.options.range = lazy ? LayerRange{0, model.hparams().n_layers} : options.cuts[s];
     recipe.options.with_embedding = recipe.options.range.first == 0;
     if (!options.devices.empty()) recipe.options.device = options.devices[s];

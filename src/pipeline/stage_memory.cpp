@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t kBookkeeping = 64;  // of a stage: the cell's parent, position and place in paths
 
+int64_t bytes_of_value(KvType kv) { return static_cast<int64_t>(kv == KvType::kF32 ? sizeof(float) : sizeof(Half)); }
+
 uint64_t bytes_of(const ModelFile& model, const char* name) {
   for (const ModelFile::TensorSummary& tensor : model.tensors())
     if (tensor.name == name) return tensor.bytes;
@@ -26,7 +28,16 @@ uint64_t bytes_of(const ModelFile& model, const char* name) {
 int64_t bytes_of_cell(const HyperParameters& h, KvType kv, LayerRange stage) {
   int64_t values = 0;
   for (int32_t layer = stage.first; layer < stage.last; ++layer) values += h.values_of_cell(layer);
-  return values * static_cast<int64_t>(kv == KvType::kF32 ? sizeof(float) : sizeof(Half)) + kBookkeeping;
+  return values * bytes_of_value(kv) + kBookkeeping;
+}
+
+WindowMemory window_memory(const HyperParameters& h, KvType kv, LayerRange stage, int64_t cells, int64_t guesses) {
+  const int64_t kept = h.window + kKeptBehind + guesses;
+  if (h.window == 0 || cells <= kept) return {};
+  int64_t values = 0;
+  for (int32_t layer = stage.first; layer < stage.last; ++layer)
+    if (h.window_of(layer) > 0) values += h.values_of_cell(layer);
+  return {.bytes_of_cell = values * bytes_of_value(kv), .cells = kept};
 }
 
 int64_t bytes_of_cell(const HyperParameters& h, KvType kv, int32_t n_stages) {

@@ -16,6 +16,14 @@ namespace sluice {
 int64_t bytes_of_cell(const HyperParameters& hparams, KvType kv, int32_t n_stages = 1);
 int64_t bytes_of_cell(const HyperParameters& hparams, KvType kv, LayerRange stage);
 
+// What layers with a window hold of one text of so many cells: bytes of a cell in all of them, and how many cells, when
+// `guesses` cells at the most are not committed. Nothing if they hold all of it.
+struct WindowMemory {
+  int64_t bytes_of_cell = 0, cells = 0;
+  int64_t bytes() const { return bytes_of_cell * cells; }
+};
+WindowMemory window_memory(const HyperParameters& hparams, KvType kv, LayerRange stage, int64_t cells, int64_t guesses);
+
 // Bytes of what layers without attention hold of a few sequences, and of the nodes of a batch: of all, or of a stage's.
 int64_t folded_bytes(const HyperParameters& hparams);
 int64_t folded_bytes(const HyperParameters& hparams, LayerRange stage);
@@ -24,7 +32,8 @@ int64_t folded_bytes(const HyperParameters& hparams, LayerRange stage);
 // (StageOptions::expert_memory). The error (kInput) says how many are needed.
 Status fit_experts(std::vector<StageRecipe>& stages, const ModelFile& model, int64_t bytes);
 
-// Bytes of a stage when all of its cells are full: weights, keys and values.
+// Bytes of a stage when all of its cells are full: weights, keys and values. Of layers with windows too: many short
+// texts fill theirs.
 int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model);
 // Of a head, with what it borrows. REQUIRES: it was opened with its target, which is `target`.
 int64_t bytes_of_stage(const StageRecipe& recipe, const HeadFile& head, const ModelFile& target);

@@ -44,6 +44,7 @@ class Assembler {
     options.stage.longest_path = parts_.longest_path;
     for (size_t s = 0; s < parts_.cuts.size(); ++s) options.devices.push_back(options_.device(s));
     if (parts_.head != nullptr) options.stage.taps = parts_.head->parameters().tapped_layers();
+    engine_.cut_back = cut_back(*parts_.model, options, !options_.hosts.empty());
     if (!options_.hosts.empty()) return add_remote_target(options);
     options.journal = parts_.faults.journal;
     options.memory = static_cast<int64_t>(options_.memory * (1 << 30));
@@ -139,8 +140,11 @@ class Assembler {
     options.cuts = {{0, hparams.n_layers}};
     options.journal = 1;  // its only stage sends no states
     const size_t i = engine_.drafts.size();
-    engine_.drafts.push_back(
-        {.name = hparams.name, .n_cells = options.stage.n_cells, .head = std::nullopt, .folds = hparams.folds()});
+    engine_.drafts.push_back({.name = hparams.name,
+                              .n_cells = options.stage.n_cells,
+                              .head = std::nullopt,
+                              .folds = hparams.folds(),
+                              .cut_back = cut_back(draft, options, i < options_.draft_hosts.size())});
     if (i < options_.draft_hosts.size()) return add_remote_draft(draft, options, i);
     SLUICE_TRY(auto workers, make_workers(draft, options));
     return add_draft_pipeline({.workers = std::move(workers),
@@ -204,8 +208,18 @@ class Assembler {
     return {.stage = {.kv = options_.kv,
                       .max_rows = engine_.scheduler.row_budget,
                       .threads = options_.threads,
-                      .width_lock = options_.width_lock},
+                      .width_lock = options_.width_lock,
+                      .kept_behind = parts_.kept_behind},
             .memo = parts_.memo};
+  }
+
+  // Of sequences of a model. What a host with a device holds may come to one without.
+  static std::optional<size_t> cut_back(const ModelFile& model, const PipelineOptions& options, bool on_hosts) {
+    const bool forgets = model.hparams().window > 0 && options.memo == nullptr;
+    const bool on_cpu = on_hosts || (options.devices.empty() ? options.stage.device == kCpuDevice
+                                                             : std::ranges::count(options.devices, kCpuDevice) > 0);
+    if (!forgets || !on_cpu) return std::nullopt;
+    return static_cast<size_t>(options.stage.kept_behind - options.stage.max_rows);
   }
 
   PipelineOptions draft_options(int32_t guessable) const {

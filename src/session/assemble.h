@@ -32,6 +32,7 @@ struct Parts {
   std::shared_ptr<Memo> memo;            // lazy if there is one, stored on the real clock
   int32_t n_draft_cells = 0;             // of each draft model and head
   int32_t longest_path = 0;              // of the target, StageOptions::longest_path
+  int32_t kept_behind = kKeptBehind;     // StageOptions::kept_behind
   EngineOptions engine;                  // its drafts, cuts and cost are filled in
 };
 

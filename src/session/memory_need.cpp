@@ -35,13 +35,14 @@ Status MemoryNeed::check(int32_t n_requests) const {
     return input_error("the states of this model's layers without attention need " +
                        std::to_string((folded >> 30) + 1) + " GiB; this machine has " + std::to_string(memory >> 30) +
                        " GiB: give its layers to several machines (--hosts)");
-  const int64_t most = std::min(kMostCells, (memory - folded) / bytes) - policy::kDraftedAhead;
+  const bool several = n_requests > 1;  // and short texts may hold as many cells in windows as elsewhere
+  const int64_t held = folded + (several ? 0 : in_windows), a_cell = bytes - (several ? 0 : windowed);
+  const int64_t most = std::min(kMostCells, (memory - held) / a_cell) - policy::kDraftedAhead;
   const int64_t needed = n_requests * cells;
   if (needed <= most) return {};
-  const bool several = n_requests > 1;
   std::string text = "--context " + std::to_string(context);
   if (several) text += " with --concurrency " + std::to_string(n_requests);
-  const int64_t gib = ((needed * bytes) >> 30) + 1, less = most / n_requests - (cells - context);
+  const int64_t gib = ((needed * a_cell + held - folded) >> 30) + 1, less = most / n_requests - (cells - context);
   text += " needs a KV cache of " + std::to_string(needed) + " cells, " + std::to_string(gib) + " GiB; there may be " +
           std::to_string(kMostCells - policy::kDraftedAhead) + " cells, and this machine has " +
           std::to_string(memory >> 30) + " GiB";
@@ -63,7 +64,9 @@ Result<std::vector<StageMemory>> stage_memory(const ModelFile& model, int32_t n_
     for (int32_t l = layers.first; l < layers.last; ++l) stage.weights += static_cast<int64_t>(model.layer_bytes(l));
     if (layers.last == h.n_layers) stage.weights += static_cast<int64_t>(model.head_bytes());
     stage.weights = static_cast<int64_t>(static_cast<double>(stage.weights) * growth);
-    stage.cells = cells * bytes_of_cell(h, options.kv, layers) + folded_bytes(h, layers);
+    const WindowMemory windows = window_memory(h, options.kv, layers, cells, cells - default_context(h));
+    stage.cells = cells * (bytes_of_cell(h, options.kv, layers) - windows.bytes_of_cell) + windows.bytes() +
+                  folded_bytes(h, layers);
     stages.push_back(stage);
   }
   return stages;

@@ -25,6 +25,8 @@ struct MemoryNeed {
   int64_t cells = 0;    // of the target, for a request
   int64_t bytes = 0;    // of a cell in all models together
   int64_t folded = 0;   // of what is held besides where models fold what they know of a sequence
+  // Of layers with windows that hold but a part of one request: bytes of a cell, and of that part.
+  int64_t windowed = 0, in_windows = 0;
 
   // For so many requests at a time. The error names --context and --concurrency, and what would be right.
   Status check(int32_t n_requests) const;

@@ -266,21 +266,26 @@ std::string Session::method(const std::string& asked) const {
 
 // An engine loads one head at most.
 MemoryNeed Session::memory_need() const {
-  int64_t dearest_head = 0, bytes = 1, folded = 0;  // what other hosts hold they count themselves
-  if (options_.hosts.empty()) {
-    bytes = bytes_of_cell(model_->hparams(), options_.kv, options_.stages);
-    folded = folded_bytes(model_->hparams());
-  }
-  for (size_t i = options_.draft_hosts.size(); i < drafts_.size(); ++i) {
-    bytes += bytes_of_cell(drafts_[i].hparams(), options_.kv);
-    folded += folded_bytes(drafts_[i].hparams());
-  }
+  MemoryNeed need{.context = options_.context,
+                  .cells = cells_of_request(options_.context, options_.stages, options_.request.method_options),
+                  .bytes = 1};  // what other hosts hold they count themselves
+  const auto add = [&](const HyperParameters& h, int32_t n_stages, bool on_cpu) {
+    need.bytes += bytes_of_cell(h, options_.kv, n_stages);
+    need.folded += folded_bytes(h);
+    if (!on_cpu || memo_) return;  // then layers with windows hold all
+    const auto windows = window_memory(h, options_.kv, {0, h.n_layers}, need.cells, need.cells - need.context);
+    need.windowed += windows.bytes_of_cell;
+    need.in_windows += windows.bytes();
+  };
+  const auto is_cpu = [](const std::string& device) { return device == kCpuDevice; };
+  if (options_.hosts.empty()) add(model_->hparams(), options_.stages, std::ranges::all_of(options_.devices, is_cpu));
+  for (size_t i = options_.draft_hosts.size(); i < drafts_.size(); ++i)
+    add(drafts_[i].hparams(), 1, is_cpu(options_.draft_device));
+  int64_t dearest_head = 0;
   for (const HeadFile& head : heads_)
     if (!head_host_) dearest_head = std::max(dearest_head, bytes_of_cell(head.parameters().hparams, KvType::kF32));
-  return {.context = options_.context,
-          .cells = cells_of_request(options_.context, options_.stages, options_.request.method_options),
-          .bytes = bytes + dearest_head,
-          .folded = folded};
+  need.bytes += dearest_head;
+  return need;
 }
 
 Result<std::unique_ptr<Engine>> Session::make_engine(const std::string& method, int32_t n_requests) const {

@@ -92,6 +92,7 @@ void Residency::cut(size_t length) {
   SLUICE_CHECK(length <= committed_.size(), "a path is cut to a length that it has");
   committed_.resize(length);
   if (checkpoint > length) checkpoint = 0;
+  if (length == 0) reached = 0;
 }
 
 void Residency::enter(NodeId node, Resident resident) {

@@ -1,6 +1,7 @@
 // What one model has done with a sequence and the nodes of its tree, and where their keys and values lie.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <iterator>
@@ -74,9 +75,15 @@ class Residency {
     next_checkpoint = 0;
   }
 
+  // So many tokens it, or the one that it comes from, has had committed at the most since it began with nothing.
+  size_t reached = 0;
+
   // committed()[i] holds token i of the sequence; those behind have not entered yet, or not been verified.
   std::span<const Cell> committed() const { return committed_; }
-  void commit(Cell cell) { committed_.push_back(cell); }
+  void commit(Cell cell) {
+    committed_.push_back(cell);
+    reached = std::max(reached, committed_.size());
+  }
   void cut(size_t length);  // REQUIRES: no longer than committed()
 
   bool entered(NodeId node) const { return find(node) != nullptr; }

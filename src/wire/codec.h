@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-inline constexpr uint16_t kWireVersion = 15;  // of the layout of every message
+inline constexpr uint16_t kWireVersion = 16;  // of the layout of every message
 inline constexpr size_t kHeaderBytes = 12;
 inline constexpr size_t kMostMessageBytes = size_t{1} << 28;  // header included
 

@@ -26,6 +26,10 @@ inline constexpr const char* kCpuDevice = "cpu";
 inline constexpr int32_t kWidthLock = 4;
 inline constexpr int32_t kMostWidthLock = 512;
 
+// Of layers with a window: positions before it whose keys and values stay. A sequence can be cut back by so many, less
+// the rows of a batch, which enter before they are computed.
+inline constexpr int32_t kKeptBehind = 1024 + kMostRows;
+
 // Layers of a model on one device.
 struct StageOptions {
   LayerRange range;
@@ -46,6 +50,7 @@ struct StageOptions {
   int32_t width_lock = kWidthLock;  // on a device of ggml's; 0: passes have the rows that there are, and bits move
   int32_t longest_path = 0;         // tokens of one text, guesses included; 0: as many as there are cells
   int64_t expert_memory = 0;  // on the CPU: bytes for experts, of which those are there that were used last; 0: for all
+  int32_t kept_behind = kKeptBehind;  // on the CPU; negative: all stay
   Activations activations() const { return rounded.empty() ? Activations::kF32 : Activations::kF16; }
   bool operator==(const StageOptions&) const = default;
 };

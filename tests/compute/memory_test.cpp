@@ -1,6 +1,8 @@
 #include "compute/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -28,6 +30,29 @@ TEST(Arena, GivesZeroedAlignedBlocksThatDoNotOverlap) {
       const auto [b, b_bytes] = blocks[j];
       EXPECT_TRUE(a + a_bytes <= b || b + b_bytes <= a) << i << " and " << j;
     }
+  }
+}
+
+// Pages of the block that are in memory.
+size_t resident(const Memory& memory) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> there((memory.size() + page - 1) / page);
+  EXPECT_EQ(mincore(memory.data(), memory.size(), there.data()), 0);
+  return static_cast<size_t>(std::ranges::count_if(there, [](unsigned char p) { return (p & 1) != 0; }));
+}
+
+TEST(Memory, WhatIsForgottenIsZeroAndItsWholePagesAreGivenBack) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  Memory memory(64 * page);
+  std::memset(memory.data(), 7, memory.size());
+  ASSERT_EQ(resident(memory), 64u);
+  memory.forget(page / 2, 10 * page);
+  EXPECT_EQ(resident(memory), 64u - 9);
+  memory.forget(40 * page + 8, 16);  // less than a page
+  EXPECT_EQ(resident(memory), 64u - 9);
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const bool forgotten = (page / 2 <= i && i < page / 2 + 10 * page) || (40 * page + 8 <= i && i < 40 * page + 24);
+    ASSERT_EQ(memory.data()[i], std::byte(forgotten ? 0 : 7)) << i;
   }
 }
 

@@ -101,6 +101,90 @@ INSTANTIATE_TEST_SUITE_P(Families, OtherLayers,
                            return name;
                          });
 
+// Texts much longer than windows, of which layers that have one keep no more than they must; drafts by the model
+// itself, whose layers do likewise.
+class Windows : public ::testing::TestWithParam<const char*> {
+ protected:
+  static constexpr int32_t kContext = 512, kRows = 16, kCutBack = 8;
+  static const Opened& model() {
+    return GetParam() == std::string("sharing") ? sharing_layers() : six_layers_of(GetParam());
+  }
+  static PipelineSpec setup(int32_t stages = 2) {
+    return {.stages = stages,
+            .drafts = {&model()},
+            .context = kContext,
+            .kept_behind = kRows + kCutBack,
+            .scheduler = {.row_budget = kRows, .prompt_chunk = kRows}};
+  }
+  static RequestSpec spec(const std::string& method) {
+    RequestSpec spec = request(method, 1.0f, 4);
+    spec.max_tokens = 200;
+    return spec;
+  }
+  static std::vector<Token> plain(const RequestSpec& spec) {
+    return plain_decoding(model(), spec, KvType::kF16, kContext);
+  }
+};
+
+TEST_P(Windows, EveryMethodGivesTheSameTokensWhileTheyForget) {
+  const auto expected = plain(spec("ar"));
+  for (const char* method : {"ar", "sd", "specpipe", "surge", "ssd"})
+    for (const int32_t stages : {1, 3}) {
+      const auto engine = make_engine(model(), setup(stages));
+      const RequestId id = submit(*engine, spec(method));
+      finish(*engine);
+      EXPECT_EQ(answer(*engine, id), expected) << method << ", stages " << stages;
+    }
+}
+
+TEST_P(Windows, ANextTurnGoesOnFromAsFarBackAsTheyRemember) {
+  for (const auto& [back, reuses] :
+       {std::pair(kCutBack, true), std::pair(kCutBack + 1, false), std::pair(150, false)}) {
+    const auto engine = make_engine(model(), setup());
+    RequestSpec next = spec("specpipe");
+    const RequestId first = submit(*engine, next);
+    finish(*engine);
+    const auto said = answer(*engine, first);
+    const size_t n_prompt = next.prompt.size();
+    next.prompt.insert(next.prompt.end(), said.begin(), said.end());
+    const auto committed = static_cast<int64_t>(next.prompt.size()) - 1;  // the last token was never passed
+    next.prompt.resize(static_cast<size_t>(committed - back));
+    next.prompt.insert(next.prompt.end(), {3 + 'x', 3 + 'y'});
+    ASSERT_NE(said[next.prompt.size() - n_prompt - 2], 3 + 'x');
+    next.continues = first;
+    const auto expected = plain(next);
+    const RequestId second = submit(*engine, next);
+    finish(*engine);
+    EXPECT_EQ(engine->request(second).stats.reused_tokens, reuses ? committed - back : 0);
+    EXPECT_EQ(answer(*engine, second), expected) << back;
+  }
+}
+
+// A stage that goes on computes again what it has forgotten, and only from where others' states are missing.
+TEST_P(Windows, StagesThatAreLeftComputeWhatTheyForgotWhenOneIsLost) {
+  const auto expected = plain(spec("ar"));
+  int64_t replays = 0;
+  for (const uint64_t loss : {1200, 1500, 1800, 2100}) {
+    PipelineSpec faulty = setup(3);
+    faulty.drafts = {};
+    const int64_t state = int64_t{model().model.hparams().d_model} * int64_t{sizeof(float)};
+    faulty.faults = {.losses = {loss}, .journal = 100 * state};  // of the first hundred cells
+    const auto engine = make_engine(model(), faulty);
+    const RequestId id = submit(*engine, spec("ar"));
+    finish(*engine);
+    EXPECT_EQ(answer(*engine, id), expected) << loss;
+    replays += engine->request(id).stats.replays;
+  }
+  EXPECT_GT(replays, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Windows, ::testing::Values("gpt-oss", "gemma2", "gemma3", "gemma4", "sharing"),
+                         [](const auto& family) {
+                           std::string name = family.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
 // The layer that came with the model drafts for every method that asks it.
 class FurtherLayer : public ::testing::TestWithParam<const char*> {};
 
@@ -156,7 +240,7 @@ INSTANTIATE_TEST_SUITE_P(Families, FurtherLayer,
 class StoriesOfOtherLayers : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(StoriesOfOtherLayers, GiveEveryRequestTheTokensOfPlainDecoding) {
-  constexpr const char* kFamilies[] = {"qwen2moe", "glm4moe", "gpt-oss", "gemma3", "gemma4"};
+  constexpr const char* kFamilies[] = {"qwen2moe", "glm4moe"};
   int64_t hits = 0, flushes = 0;
   for (uint64_t seed = 5000 + 50 * GetParam(); seed < 5000 + 50 * (GetParam() + 1); ++seed) {
     Story story(seed, /*faults=*/seed % 2 == 1, six_layers_of(kFamilies[seed % std::size(kFamilies)]));
@@ -169,6 +253,24 @@ TEST_P(StoriesOfOtherLayers, GiveEveryRequestTheTokensOfPlainDecoding) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fifties, StoriesOfOtherLayers, ::testing::Range<uint64_t>(0, 4));
+
+// Of models with windows, in texts much longer than those, which they forget.
+class StoriesOfWindows : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(StoriesOfWindows, GiveEveryRequestTheTokensOfPlainDecoding) {
+  constexpr const char* kFamilies[] = {"gpt-oss", "gemma2", "gemma3", "gemma4"};
+  int64_t hits = 0, flushes = 0;
+  for (uint64_t seed = 7000 + 50 * GetParam(); seed < 7000 + 50 * (GetParam() + 1); ++seed) {
+    Story story(seed, /*faults=*/seed % 2 == 1, six_layers_of(kFamilies[seed / 2 % std::size(kFamilies)]));
+    ASSERT_NO_FATAL_FAILURE(story.run());
+    hits += story.hits;
+    flushes += story.flushes;
+  }
+  EXPECT_GT(hits, 20);
+  EXPECT_GT(flushes, 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fifties, StoriesOfWindows, ::testing::Range<uint64_t>(0, 8));
 
 // Of models that fold what they know of a path, with states for one, two or three of the three requests at a time.
 class StoriesOfHybrids : public ::testing::TestWithParam<uint64_t> {};

@@ -103,12 +103,14 @@ PipelineSpec random_setup(Dice& dice, const Opened& target, uint64_t seed) {
   setup.profile = dice.chance(0.3) ? "uniform" : profile.str();
   setup.jitter = {.amount = dice.pick({0.0, 0.1, 1.0, 10.0}), .seed = seed};
   setup.context = dice.pick({64, 96});
+  if (target.model.hparams().window > 0) setup.context *= 4;  // much more than a window
   setup.kv = dice.pick({KvType::kF16, KvType::kF32});
   setup.n_cells = 3 * setup.context + dice.pick({0, 1, 10, 100, 1000});  // from no room for guesses to plenty
   // States of up to three requests at a time, checkpoints in nearly all prompts.
   setup.folding = {
       .most_sequences = 1 + seed % 3, .worth_a_checkpoint = 5 + seed % 7, .behind_checkpoint = 2 + seed % 3};
   setup.scheduler = {.row_budget = dice.pick({4, 16, 64, 256}), .prompt_chunk = dice.pick({1, 3, 16, 128})};
+  setup.kept_behind = setup.scheduler.row_budget + static_cast<int32_t>(seed % 16);  // of little more than a window
   setup.lazy = dice.chance(0.15);
   // No draft model, one that is right always, often or hardly ever, or a hierarchy.
   setup.drafts = dice.pick<std::vector<const Opened*>>(

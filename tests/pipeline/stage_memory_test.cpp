@@ -52,5 +52,17 @@ TEST(StageMemory, WithoutRoomForALayersExpertsItSaysHowMuchItTakes) {
   EXPECT_NE(none.error().message.find("it has no experts that could wait in the file"), std::string::npos);
 }
 
+// Two of gemma3's three layers have a window, of 24.
+TEST(StageMemory, OfOneLongTextLayersWithAWindowHoldItsEndAlone) {
+  const ModelFile model = open(of_family({.n_layers = 3}, "gemma3"));
+  const HyperParameters& h = model.hparams();
+  const int64_t cells = 10000, kept = 24 + kKeptBehind + 300;
+  const auto windows = window_memory(h, KvType::kF16, {0, 3}, cells, 300);
+  EXPECT_EQ(windows.bytes_of_cell, 2 * 2 * h.values_of_cell(0));
+  EXPECT_EQ(windows.cells, kept);
+  EXPECT_EQ(window_memory(h, KvType::kF16, {0, 3}, kept, 300).bytes(), 0) << "all of a short one";
+  EXPECT_EQ(window_memory(open({}).hparams(), KvType::kF16, {0, 4}, cells, 300).bytes(), 0);
+}
+
 }  // namespace
 }  // namespace sluice::test

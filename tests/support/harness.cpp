@@ -67,8 +67,8 @@ std::string describe(const PipelineSpec& setup) {
        << " of seed " << setup.jitter.seed << ", kv " << (setup.kv == KvType::kF16 ? "f16" : "f32")
        << (setup.devices.empty() ? "" : ", devices from " + setup.devices.front())
        << (setup.activations == Activations::kF16 ? ", activations f16" : "") << ", context " << setup.context
-       << ", cells " << cells_of(setup) << ", states " << setup.folding.most_sequences << ", row budget "
-       << setup.scheduler.row_budget << ", prompt chunk " << setup.scheduler.prompt_chunk << " to "
+       << ", cells " << cells_of(setup) << ", states " << setup.folding.most_sequences << ", kept " << setup.kept_behind
+       << ", row budget " << setup.scheduler.row_budget << ", prompt chunk " << setup.scheduler.prompt_chunk << " to "
        << setup.scheduler.longest_chunk << ", drafts";
   for (const Opened* draft : setup.drafts) text << ' ' << draft->model.hparams().n_layers;
   if (const Faults& f = setup.faults; f.longest > 0.0 || f.crash)
@@ -118,6 +118,7 @@ Assembly assemble(const Opened& opened, const PipelineSpec& setup) {
               .faults = setup.faults,
               .memo = setup.lazy ? std::make_shared<Memo>() : nullptr,
               .n_draft_cells = cells_of(setup),
+              .kept_behind = setup.kept_behind,
               .engine = {.context = setup.context,
                          .n_cells = cells_of(setup),
                          .folding = setup.folding,

@@ -70,6 +70,7 @@ struct PipelineSpec {
   Activations activations = Activations::kF32;
   int32_t context = 256, n_cells = 0;  // 0 cells: room for four requests and wide trees
   Folding folding;
+  int32_t kept_behind = kKeptBehind;  // REQUIRES: no less than the row budget
   Scheduler::Options scheduler;
   bool trace = false;
   int64_t first_batch = 0;

@@ -56,7 +56,7 @@ TEST(Codec, TheLayoutIsAsItStandsInTheDocumentation) {
                  .index = 9,
                  .tapped = false}};
   const std::vector<uint8_t> expected = {
-      'S', 'L', 'W', 'M', 15,   0,    0,    0,    89, 0, 0, 0,  // a message of version 15 and kind 0, 89 bytes long
+      'S', 'L', 'W', 'M', 16,   0,    0,    0,    89, 0, 0, 0,  // a message of version 16 and kind 0, 89 bytes long
       8,   7,   6,   5,   4,    3,    2,    1,                  // id
       1,   0,   0,   0,   2,    3,    0,    0,    0,  4, 0, 0,    0,           // one update: a commit
       1,   0,   0,   0,   3,    0,    0,    0,    2,  1, 0, 0,    5, 0, 0, 0,  // one row: sequence, token, position,
@@ -155,7 +155,7 @@ TEST(Codec, TheHeaderSaysHowLongTheMessageIs) {
   };
   EXPECT_EQ(error_with(0, 0x46554747), "this is no message of Sluice");  // GGUF
   EXPECT_EQ(error_with(4, 1),
-            "a message of version 1; this program speaks version 15: run the same release everywhere");
+            "a message of version 1; this program speaks version 16: run the same release everywhere");
   EXPECT_EQ(error_with(4, kWireVersion | 77u << 16), "a message of unknown kind 77");
   EXPECT_EQ(error_with(8, 0xffffffff), "a message of 4294967295 bytes; there may be 268435444");
 }
