@@ -237,19 +237,23 @@ TEST_P(FurtherLayer, GoesOnInTheNextTurn) {
 INSTANTIATE_TEST_SUITE_P(Families, FurtherLayer,
                          ::testing::Values("glm4moe", "deepseek2", "qwen3next", "qwen35", "qwen35moe"));
 
-class StoriesOfOtherLayers : public ::testing::TestWithParam<uint64_t> {};
-
-TEST_P(StoriesOfOtherLayers, GiveEveryRequestTheTokensOfPlainDecoding) {
-  constexpr const char* kFamilies[] = {"qwen2moe", "glm4moe"};
+// Fifty stories of models of these families, half of them with faults.
+void tell_fifty(uint64_t first_seed, std::initializer_list<const char*> families) {
   int64_t hits = 0, flushes = 0;
-  for (uint64_t seed = 5000 + 50 * GetParam(); seed < 5000 + 50 * (GetParam() + 1); ++seed) {
-    Story story(seed, /*faults=*/seed % 2 == 1, six_layers_of(kFamilies[seed % std::size(kFamilies)]));
+  for (uint64_t seed = first_seed; seed < first_seed + 50; ++seed) {
+    Story story(seed, /*faults=*/seed % 2 == 1, six_layers_of(families.begin()[seed / 2 % families.size()]));
     ASSERT_NO_FATAL_FAILURE(story.run());
     hits += story.hits;
     flushes += story.flushes;
   }
   EXPECT_GT(hits, 20);
   EXPECT_GT(flushes, 20);
+}
+
+class StoriesOfOtherLayers : public ::testing::TestWithParam<uint64_t> {};
+
+TEST_P(StoriesOfOtherLayers, GiveEveryRequestTheTokensOfPlainDecoding) {
+  tell_fifty(5000 + 50 * GetParam(), {"qwen2moe", "glm4moe"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Fifties, StoriesOfOtherLayers, ::testing::Range<uint64_t>(0, 4));
@@ -258,16 +262,7 @@ INSTANTIATE_TEST_SUITE_P(Fifties, StoriesOfOtherLayers, ::testing::Range<uint64_
 class StoriesOfWindows : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(StoriesOfWindows, GiveEveryRequestTheTokensOfPlainDecoding) {
-  constexpr const char* kFamilies[] = {"gpt-oss", "gemma2", "gemma3", "gemma4"};
-  int64_t hits = 0, flushes = 0;
-  for (uint64_t seed = 7000 + 50 * GetParam(); seed < 7000 + 50 * (GetParam() + 1); ++seed) {
-    Story story(seed, /*faults=*/seed % 2 == 1, six_layers_of(kFamilies[seed / 2 % std::size(kFamilies)]));
-    ASSERT_NO_FATAL_FAILURE(story.run());
-    hits += story.hits;
-    flushes += story.flushes;
-  }
-  EXPECT_GT(hits, 20);
-  EXPECT_GT(flushes, 20);
+  tell_fifty(7000 + 50 * GetParam(), {"gpt-oss", "gemma2", "gemma3", "gemma4"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Fifties, StoriesOfWindows, ::testing::Range<uint64_t>(0, 8));
@@ -276,16 +271,7 @@ INSTANTIATE_TEST_SUITE_P(Fifties, StoriesOfWindows, ::testing::Range<uint64_t>(0
 class StoriesOfHybrids : public ::testing::TestWithParam<uint64_t> {};
 
 TEST_P(StoriesOfHybrids, GiveEveryRequestTheTokensOfPlainDecoding) {
-  constexpr const char* kFamilies[] = {"qwen3next", "qwen35", "qwen35moe"};
-  int64_t hits = 0, flushes = 0;
-  for (uint64_t seed = 9000 + 50 * GetParam(); seed < 9000 + 50 * (GetParam() + 1); ++seed) {
-    Story story(seed, /*faults=*/seed % 2 == 1, six_layers_of(kFamilies[seed / 2 % std::size(kFamilies)]));
-    ASSERT_NO_FATAL_FAILURE(story.run());
-    hits += story.hits;
-    flushes += story.flushes;
-  }
-  EXPECT_GT(hits, 20);
-  EXPECT_GT(flushes, 20);
+  tell_fifty(9000 + 50 * GetParam(), {"qwen3next", "qwen35", "qwen35moe"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Fifties, StoriesOfHybrids, ::testing::Range<uint64_t>(0, 20));
