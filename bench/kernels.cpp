@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "compute/attention.h"
+#include "compute/kernels/pack.h"
 #include "compute/linear.h"
 
 namespace sluice {
@@ -63,8 +64,9 @@ void run_memory(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(n * sizeof(uint64_t)));
 }
 
-void run_linear(benchmark::State& state, ggml_type type) {
+void run_linear(benchmark::State& state, ggml_type type, bool by_indices) {
   const int64_t width = state.range(0);
+  kernels::keep_indices(by_indices);
   const std::vector<std::byte> bytes = random_weights(type);
   Arena memory;
   ThreadTeam team(1);
@@ -162,13 +164,19 @@ void run_slots(benchmark::State& state) {
 }
 
 void register_all() {
-  for (const ggml_type type : {GGML_TYPE_Q4_1, GGML_TYPE_Q8_0, GGML_TYPE_BF16, GGML_TYPE_F16, GGML_TYPE_F32,
-                               GGML_TYPE_Q4_0, GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL}) {
+  for (const ggml_type type :
+       {GGML_TYPE_Q4_1, GGML_TYPE_Q8_0, GGML_TYPE_BF16, GGML_TYPE_F16, GGML_TYPE_F32, GGML_TYPE_Q4_0, GGML_TYPE_Q4_K,
+        GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ1_S, GGML_TYPE_IQ1_M, GGML_TYPE_IQ2_XXS, GGML_TYPE_IQ2_XS,
+        GGML_TYPE_IQ2_S, GGML_TYPE_IQ3_XXS, GGML_TYPE_IQ3_S}) {
     for (const int64_t width : {1, 2, 4, 8, 16, 64, 256}) {
       const std::string name = ggml_type_name(type);
       benchmark::RegisterBenchmark(("linear/" + name).c_str(), [type](auto& state) {
-        run_linear(state, type);
+        run_linear(state, type, /*by_indices=*/false);
       })->Arg(width);
+      if (name.starts_with("iq") && type != GGML_TYPE_IQ4_NL)
+        benchmark::RegisterBenchmark(("indexed/" + name).c_str(), [type](auto& state) {
+          run_linear(state, type, /*by_indices=*/true);
+        })->Arg(width);
       benchmark::RegisterBenchmark(("ggml/" + name).c_str(), [type](auto& state) {
         run_ggml(state, type);
       })->Arg(width);

@@ -21,15 +21,22 @@
 
 namespace sluice::kernels {
 
-// In place of ggml's grids: any of the codes that they hold.
-void read_grid_codes(ggml_type type, const void* block, const float (&)[kGridInputs / 16],
-                     int8_t (&codes)[kGridInputs]) {
-  std::span<const int8_t> values = std::span(kGrid2).first(6);
-  if (type == GGML_TYPE_IQ1_S || type == GGML_TYPE_IQ1_M) values = std::span(kGrid1).first(6);
-  if (type == GGML_TYPE_IQ3_XXS) values = kGrid3;
-  if (type == GGML_TYPE_IQ3_S) values = kOddGrid3;
-  const auto* bytes = static_cast<const uint8_t*>(block);
-  for (size_t k = 0; k < kGridInputs; ++k) codes[k] = values[(bytes[k % 48] + k) % values.size()];
+// In place of ggml's grids: some of the values that they hold.
+const int8_t* grid_of(WeightForm form) {
+  static const std::vector<int8_t> small{-9, -7, -1, 1, 7, 9}, eights{8, 25, 43}, odd{1, 3, 5, 7, 9, 11, 13, 15};
+  static const std::vector<int8_t> fours{4, 12, 20, 28, 36, 44, 52, 62};
+  if (form >= WeightForm::kIndexedIQ1_S)
+    return grid_of(static_cast<WeightForm>(static_cast<int>(form) - static_cast<int>(WeightForm::kIndexedIQ1_S) +
+                                           static_cast<int>(WeightForm::kIQ1_S)));
+  const bool one = form == WeightForm::kIQ1_S || form == WeightForm::kIQ1_M;
+  const auto& values = one ? small : form == WeightForm::kIQ3_XXS ? fours : form == WeightForm::kIQ3_S ? odd : eights;
+  static std::vector<int8_t> grids[kWeightForms];
+  std::vector<int8_t>& grid = grids[static_cast<int>(form)];
+  if (grid.empty()) {
+    constexpr size_t kMost = 4096 * 8;
+    for (size_t i = 0; i < kMost; ++i) grid.push_back(values[(i * 7 + i / 11) % values.size()]);
+  }
+  return grid.data();
 }
 
 namespace {
@@ -138,6 +145,13 @@ const FileType kFileTypes[] = {
     {"iq2_s", WeightForm::kIQ2_S, 256, 82, {0}},
     {"iq3_xxs", WeightForm::kIQ3_XXS, 256, 98, {0}},
     {"iq3_s", WeightForm::kIQ3_S, 256, 110, {0}},
+    {"iq1_s by indices", WeightForm::kIndexedIQ1_S, 256, 50, {0}},
+    {"iq1_m by indices", WeightForm::kIndexedIQ1_M, 256, 56, {}},
+    {"iq2_xxs by indices", WeightForm::kIndexedIQ2_XXS, 256, 66, {0}},
+    {"iq2_xs by indices", WeightForm::kIndexedIQ2_XS, 256, 74, {0}},
+    {"iq2_s by indices", WeightForm::kIndexedIQ2_S, 256, 82, {0}},
+    {"iq3_xxs by indices", WeightForm::kIndexedIQ3_XXS, 256, 98, {0}},
+    {"iq3_s by indices", WeightForm::kIndexedIQ3_S, 256, 110, {0}},
 };
 static_assert(std::size(kFileTypes) == kWeightForms);
 
@@ -161,7 +175,8 @@ void fill_block(const FileType& type, bool extreme, std::byte* block) {
   }
   if (type.form == WeightForm::kMXFP4) {
     block[0] = static_cast<std::byte>(random_bits.below(16) == 0 ? random_bits.below(3) : 118 + random_bits.below(12));
-  } else if (type.form == WeightForm::kIQ1_M) {  // the factor's sign and exponent: small
+  } else if (type.form == WeightForm::kIQ1_M ||
+             type.form == WeightForm::kIndexedIQ1_M) {  // the factor's sign and exponent: small
     block[55] = (block[55] & std::byte{0x8F}) | std::byte{0x20};
   } else if (type.form == WeightForm::kF32) {
     const float value = random_bits.value();

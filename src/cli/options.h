@@ -65,6 +65,8 @@ CLI::Validator temperature();
 void add_model_option(CLI::App& command, std::string& model);
 // Adds --draft.
 void add_draft_option(CLI::App& command, std::vector<std::string>& drafts);
+// Adds --compact, which takes effect for the whole process.
+void add_compact_option(CLI::App& command);
 // Adds --kv.
 void add_kv_option(CLI::App& command, KvType& kv, const std::string& what = "Type of the KV cache");
 // Adds what chooses and runs a method: --method to --threads.

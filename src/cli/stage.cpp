@@ -110,6 +110,7 @@ void add_stage(CLI::App& app, Action& action) {
   command.add_flag("--spare", options->spare, "Hold stages only in place of a host that is lost (--spares)");
   add_checked(command, "--memory", options->memory, number(0, 1e6, /*above=*/true),
               "GiB for all stages (default: this machine's)");
+  add_compact_option(command);
   add_value(command, "--journal", options->journal, number(0, 1e6),
             "GiB at most, a stage, of states that it has sent on: when another host is lost, it need not compute "
             "them again (0: none)");

@@ -61,4 +61,13 @@ double packed_growth(const ModelFile& model) {
   return in_file > 0.0 ? in_memory / in_file : 1.0;
 }
 
+bool make_compact(const ModelFile& model) {
+  const double before = packed_growth(model);
+  const bool kept = kernels::indices_are_kept();
+  kernels::keep_indices(true);
+  const bool smaller = packed_growth(model) < before;
+  kernels::keep_indices(kept || smaller);
+  return smaller;
+}
+
 }  // namespace sluice

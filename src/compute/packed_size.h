@@ -15,6 +15,9 @@ std::optional<kernels::WeightForm> packed_form(const ModelFile::TensorSummary& t
 // the file, all together. 1 if there are none.
 double packed_growth(const ModelFile& model);
 
+// Keeps indices from now on (kernels::keep_indices) if that makes this model smaller than it would be now; whether so.
+bool make_compact(const ModelFile& model);
+
 // Of the experts of these layers, packed; 0: they have none. A layer's: of the layer of them that has most.
 int64_t expert_bytes(const ModelFile& model, LayerRange layers);
 int64_t expert_bytes_of_layer(const ModelFile& model, LayerRange layers);

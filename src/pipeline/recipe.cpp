@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/machine_memory.h"
 #include "grammar/grammars.h"
 #include "pipeline/cost_model.h"
 #include "pipeline/ending.h"
@@ -205,6 +206,7 @@ Result<Stage> make_stage(const StageRecipe& recipe) {
 Result<std::vector<Worker>> make_workers(const ModelFile& model, const PipelineOptions& options) {
   std::vector<Worker> workers;
   std::vector<StageRecipe> recipes = recipes_for(model, options);
+  fit_types(recipes, model, options.memory > 0 ? options.memory : machine_memory());
   if (options.memory > 0) SLUICE_TRY_STATUS(fit_experts(recipes, model, options.memory));
   for (const StageRecipe& recipe : recipes) {
     SLUICE_TRY(Worker worker, make_worker(recipe, model, options.memo));

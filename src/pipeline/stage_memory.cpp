@@ -74,6 +74,12 @@ int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
          folded_bytes(h, options.range);
 }
 
+void fit_types(const std::vector<StageRecipe>& stages, const ModelFile& model, int64_t bytes) {
+  int64_t all = 0;
+  for (const StageRecipe& stage : stages) all += bytes_of_stage(stage, model);
+  if (all > bytes) make_compact(model);
+}
+
 Status fit_experts(std::vector<StageRecipe>& stages, const ModelFile& model, int64_t bytes) {
   const auto gib = [](int64_t n) { return fmt::format("{:.2f} GiB", static_cast<double>(n) / (1 << 30)); };
   int64_t all = 0, experts = 0;

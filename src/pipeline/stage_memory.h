@@ -28,6 +28,10 @@ WindowMemory window_memory(const HyperParameters& hparams, KvType kv, LayerRange
 int64_t folded_bytes(const HyperParameters& hparams);
 int64_t folded_bytes(const HyperParameters& hparams, LayerRange stage);
 
+// Types that can be packed smaller are, from now on, where stages of one model need more than so many bytes otherwise
+// (make_compact).
+void fit_types(const std::vector<StageRecipe>& stages, const ModelFile& model, int64_t bytes);
+
 // Stages of one model keep as many of their experts packed as fit into so many bytes beside all else, in equal parts
 // (StageOptions::expert_memory). The error (kInput) says how many are needed.
 Status fit_experts(std::vector<StageRecipe>& stages, const ModelFile& model, int64_t bytes);

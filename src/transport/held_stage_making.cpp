@@ -46,10 +46,15 @@ Result<MadeStage> HeldStage::made_of(const StageRecipe& recipe, const std::strin
                    .in_use = std::move(in_use_)};
 }
 
-// Where not all of its experts fit, a part of them, as large as can be.
+// As small as its types can be packed where it doesn't fit otherwise; then, where not all of its experts fit, a part of
+// them, as large as can be.
 Result<StageRecipe> HeldStage::set_aside_for(const StageRecipe& recipe, const ModelFile& model) {
   constexpr int64_t kParts = 16;
-  const Status whole = set_aside(bytes_of_stage(recipe, model));
+  Status whole = set_aside(bytes_of_stage(recipe, model));
+  if (!whole && recipe.options.device == kCpuDevice && make_compact(model)) {
+    means_.say(what_ + ": its weights are kept as small as in the file (--compact)");
+    whole = set_aside(bytes_of_stage(recipe, model));
+  }
   if (whole) return recipe;
   StageRecipe fitting = recipe;
   const int64_t experts = expert_bytes(model, recipe.options.range);

@@ -50,7 +50,7 @@ const std::map<std::string, std::set<std::string>> kGroups = {
      {"--cuts", "--executor", "--hosts", "--spares", "--relay", "--draft-on", "--secret", "--patience", "--activations",
       "--profile", "--compute", "--memo"}},
     {"Memory and devices",
-     {"--context", "--kv", "--memory", "--threads", "--device", "--draft-device", "--width-lock"}},
+     {"--context", "--kv", "--memory", "--compact", "--threads", "--device", "--draft-device", "--width-lock"}},
     {"Text", {"--top-k", "--top-p", "--min-p", "--repeat-penalty", "--chat-template-file", "--raw", "--ignore-eos"}}};
 
 struct Helped {

@@ -202,6 +202,41 @@ TEST(Linear, GivesTheSameBitsOnEveryInstructionSet) {
   }
 }
 
+// Types with grids by their codes, and by a file's indices.
+TEST(Linear, GivesTheSameBitsByIndicesAndTakesNoMoreMemoryThanTheFile) {
+  const kernels::Kernels& best = kernels::kernels();
+  for (const ggml_type type : kGridTypes) {
+    SCOPED_TRACE(ggml_type_name(type));
+    for (const int64_t n_out : {1, 16, 43}) {
+      const Matrix m(type, 512, n_out, 7);
+      const std::vector<float> x = Dice(6).normals(static_cast<size_t>(100 * m.n_in));
+      const Linear by_codes = m.linear(m.bias_tensor);
+      const std::vector<float> expected = multiply(by_codes, x, 100, 1);
+      std::vector<float> row(static_cast<size_t>(m.n_in)), same = row;
+      copy_row_f32(m.tensor, 0, row);
+
+      kernels::keep_indices(true);
+      const Linear by_indices = m.linear(m.bias_tensor);
+      copy_row_f32(m.tensor, 0, same);
+      kernels::keep_indices(false);
+      EXPECT_EQ(same, row);
+      if (n_out == 16) {
+        EXPECT_LE(static_cast<double>(by_indices.packed_bytes()), 1.1 * static_cast<double>(m.bytes.size()));
+        EXPECT_GT(by_codes.packed_bytes(), m.bytes.size() * 5 / 4);
+      }
+      for (const kernels::Kernels* kernels : instruction_sets()) {
+        SCOPED_TRACE(kernels->name);
+        kernels::use_kernels(*kernels);
+        for (const int64_t width : {1, 2, 3, 5, 8, 11, 16, 64, 65, 100}) {
+          const std::vector<float> some = multiply(by_indices, x, width, 2);
+          EXPECT_TRUE(std::equal(some.begin(), some.end(), expected.begin())) << width << " rows";
+        }
+      }
+      kernels::use_kernels(best);
+    }
+  }
+}
+
 // What a file says, as ggml reads it: exact up to the rounding of products and sums.
 TEST(Linear, ReadsRowsOfWeightsAsGgmlDoes) {
   for (const ggml_type type : kTypes) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "compute/decoding.h"
+#include "compute/kernels/pack.h"
 #include "support/tiny_model.h"
 
 namespace sluice::test {
@@ -20,6 +21,23 @@ TEST(PackedSize, OfAModelIsThatOfItsKernelsLayout) {
   EXPECT_NEAR(growth(GGML_TYPE_Q2_K), 100.0 / 84.0, 0.02);
   EXPECT_NEAR(growth(GGML_TYPE_TQ1_0), 80.0 / 54.0, 0.02);
   EXPECT_EQ(growth(GGML_TYPE_NVFP4), 1.0);
+}
+
+TEST(PackedSize, OfTypesWithGridsIsThatOfTheFileOnceAModelIsMadeCompact) {
+  TinyModelSpec spec{.n_layers = 1, .d_model = 256, .n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .d_ff = 512};
+  spec.tied = true;
+  const auto model_of = [&](ggml_type type) {
+    spec.type = spec.embedding_type = type;
+    return open_model(write_tiny_model(spec, temp_path("compact.gguf")));
+  };
+  const ModelFile other = model_of(GGML_TYPE_Q4_K), model = model_of(GGML_TYPE_IQ3_S);
+  EXPECT_FALSE(make_compact(other));
+  EXPECT_FALSE(kernels::indices_are_kept()) << "what gains nothing changes nothing";
+  EXPECT_GT(packed_growth(model), 1.25);
+  EXPECT_TRUE(make_compact(model));
+  EXPECT_NEAR(packed_growth(model), 1.0, 0.02);
+  EXPECT_FALSE(make_compact(model)) << "it is already";
+  kernels::keep_indices(false);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "compute/kernels/pack.h"
 #include "compute/packed_size.h"
 #include "pipeline/recipe.h"
 #include "support/tiny_model.h"
@@ -38,6 +39,20 @@ TEST(StageMemory, ExpertsGetWhatIsLeftInEqualParts) {
   EXPECT_EQ(stages[0].options.expert_memory, 0) << "it has none";
   EXPECT_NEAR(static_cast<double>(stages[1].options.expert_memory), static_cast<double>(experts) / 2, 2);
   EXPECT_NEAR(static_cast<double>(bytes_of(stages, model)), static_cast<double>(all - experts / 2), 2);
+}
+
+TEST(StageMemory, TypesWithGridsKeepIndicesWhereTheyDontFitOtherwise) {
+  TinyModelSpec spec{.n_layers = 4, .d_model = 256, .n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .d_ff = 512};
+  spec.type = GGML_TYPE_IQ3_S;
+  const ModelFile model = open(spec);
+  const std::vector<StageRecipe> stages = two_stages(model);
+  const int64_t all = bytes_of(stages, model);
+  fit_types(stages, model, all);
+  EXPECT_FALSE(kernels::indices_are_kept());
+  fit_types(stages, model, all - 1);
+  EXPECT_TRUE(kernels::indices_are_kept());
+  EXPECT_LT(bytes_of(stages, model), all);
+  kernels::keep_indices(false);
 }
 
 TEST(StageMemory, WithoutRoomForALayersExpertsItSaysHowMuchItTakes) {

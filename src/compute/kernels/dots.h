@@ -24,6 +24,8 @@ template <>
 inline constexpr int kBias<Codes6> = 32;
 template <>
 inline constexpr int kBias<Codes8> = 128;
+template <int Least>
+inline constexpr int kBias<SmallBytes<Least>> = 128;
 #endif
 
 #if SLUICE_SIMD_AVX512
@@ -300,12 +302,13 @@ inline void scaled_sums(const Codes& codes, int row, const int8_t (&scale)[kGrou
 
 // Products of pairs of bytes are summed in 16 bits. So many steps fit: their codes' largest value times 127 times 2
 // stays below 2^15.
+constexpr int steps_in_16_bits(int largest) { return largest <= 16 ? 8 : largest <= 32 ? 4 : 1; }
 template <class Codes>
 inline constexpr int kStepsIn16Bits = 1;
 template <const int8_t (&Values)[16], int Least, class Index>
-inline constexpr int kStepsIn16Bits<CodesOfTable<Values, Least, Index>> = Least <= 16   ? 8
-                                                                          : Least <= 32 ? 4
-                                                                                        : 1;
+inline constexpr int kStepsIn16Bits<CodesOfTable<Values, Least, Index>> = steps_in_16_bits(Least);
+template <int Least>
+inline constexpr int kStepsIn16Bits<SmallBytes<Least>> = steps_in_16_bits(Least);
 template <>
 inline constexpr int kStepsIn16Bits<Codes2> = 8;  // 3
 template <>

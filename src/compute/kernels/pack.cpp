@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <iterator>
 
+#include "compute/kernels/grid_files.h"
 #include "compute/kernels/grids.h"
 #include "compute/kernels/packed.h"
 
@@ -97,76 +99,6 @@ static_assert(sizeof(FileQ1_0) == 18 && sizeof(FileQ2_0) == 18);
 static_assert(sizeof(FileQ4_0) == 18 && sizeof(FileQ4_1) == 20 && sizeof(FileQ5_0) == 22 && sizeof(FileQ5_1) == 24);
 static_assert(sizeof(FileQ8_0) == 34 && sizeof(FileQ4_K) == 144 && sizeof(FileQ5_K) == 176 && sizeof(FileQ6_K) == 210);
 static_assert(sizeof(FileIQ4_NL) == 18 && sizeof(FileIQ4_XS) == 136 && sizeof(FileMXFP4) == 17);
-
-// Those whose codes come from grids. An input is kUnit * factor * scale * code. scale(b, half): of a
-// half of block b.
-
-constexpr int odd(int bits) { return 2 * bits + 1; }
-
-struct FactorInFront {
-  Half d;
-  Half factor() const { return d; }
-  void set_factor(Half to) { d = to; }
-};
-struct FileIQ1_S : FactorInFront {
-  static constexpr ggml_type kType = GGML_TYPE_IQ1_S;
-  static constexpr float kUnit = 0.125f;
-  uint8_t q[32];
-  uint8_t high[8][2];
-  int scale(int b, int) const { return odd(high[b][1] >> 4 & 7); }
-};
-struct FileIQ1_M {
-  static constexpr ggml_type kType = GGML_TYPE_IQ1_M;
-  static constexpr float kUnit = 0.125f;
-  uint8_t q[48];
-  uint8_t scales[4][2];  // little-endian: four scales of three bits, then four bits of the factor
-  Half factor() const {
-    int bits = 0;
-    for (int i = 0; i < 4; ++i) bits |= scales[i][1] >> 4 << (4 * i);
-    return {static_cast<uint16_t>(bits)};
-  }
-  void set_factor(Half to) {
-    for (int i = 0; i < 4; ++i)
-      scales[i][1] = static_cast<uint8_t>((scales[i][1] & 15) | (to.bits >> (4 * i) & 15) << 4);
-  }
-  int scale(int b, int half) const {
-    const int both = scales[b / 2][0] | scales[b / 2][1] << 8;
-    return odd(both >> (6 * (b % 2) + 3 * half) & 7);
-  }
-};
-struct FileIQ2_XXS : FactorInFront {
-  static constexpr ggml_type kType = GGML_TYPE_IQ2_XXS;
-  static constexpr float kUnit = 0.125f;
-  uint8_t q[8][8];
-  int scale(int b, int) const { return odd(q[b][7] >> 4); }
-};
-template <ggml_type Type, int Bytes>
-struct FileIQ2 : FactorInFront {
-  static constexpr ggml_type kType = Type;
-  static constexpr float kUnit = 0.125f;
-  uint8_t q[Bytes];
-  uint8_t scales[8];
-  int scale(int b, int half) const { return odd(scales[b] >> (4 * half) & 15); }
-};
-using FileIQ2_XS = FileIQ2<GGML_TYPE_IQ2_XS, 64>;
-using FileIQ2_S = FileIQ2<GGML_TYPE_IQ2_S, 72>;
-struct FileIQ3_XXS : FactorInFront {
-  static constexpr ggml_type kType = GGML_TYPE_IQ3_XXS;
-  static constexpr float kUnit = 0.25f;
-  uint8_t q[64];
-  uint8_t signs[8][4];
-  int scale(int b, int) const { return odd(signs[b][3] >> 4); }
-};
-struct FileIQ3_S : FactorInFront {
-  static constexpr ggml_type kType = GGML_TYPE_IQ3_S;
-  static constexpr float kUnit = 1.0f;
-  uint8_t q[104];
-  uint8_t scales[4];
-  int scale(int b, int) const { return odd(scales[b / 2] >> (4 * (b % 2)) & 15); }
-};
-static_assert(sizeof(FileIQ1_S) == 50 && sizeof(FileIQ1_M) == 56 && sizeof(FileIQ2_XXS) == 66);
-static_assert(sizeof(FileIQ2_XS) == 74 && sizeof(FileIQ2_S) == 82);
-static_assert(sizeof(FileIQ3_XXS) == 98 && sizeof(FileIQ3_S) == 110);
 
 // --- One row's part of a packed block. ---
 
@@ -337,13 +269,22 @@ void put_scales(const FileMXFP4& from, int row, ScalePowerOfTwo& to) {
 
 template <class File>
 void put_scales(const File& from, int row, SuperScale<float>& to) {
-  to.d[row] = to_f32(from.factor()) * File::kUnit;
-  for (int b = 0; b < 8; ++b) to.scale[b][row] = static_cast<int8_t>(from.scale(b, 0));
+  to.d[row] = to_f32(from.factor()) * File::Indexed::kUnit;
+  for (int b = 0; b < 8; ++b) to.scale[b][row] = static_cast<int8_t>(odd(from.nibble(b, 0)));
 }
 template <class File>
 void put_scales(const File& from, int row, SuperScaleHalves<float>& to) {
-  to.d[row] = to_f32(from.factor()) * File::kUnit;
-  for (int i = 0; i < 16; ++i) to.scale[i / 2][row][i % 2] = static_cast<int8_t>(from.scale(i / 2, i % 2));
+  to.d[row] = to_f32(from.factor()) * File::Indexed::kUnit;
+  for (int i = 0; i < 16; ++i) to.scale[i / 2][row][i % 2] = static_cast<int8_t>(odd(from.nibble(i / 2, i % 2)));
+}
+template <class File>
+void put_scales(const File& from, int row, OddScales& to) {
+  for (int b = 0; b < 8; b += 2)
+    to.scale[b / 2][row] = static_cast<uint8_t>(from.nibble(b, 0) | from.nibble(b + 1, 0) << 4);
+}
+template <class File>
+void put_scales(const File& from, int row, OddScaleHalves& to) {
+  for (int b = 0; b < 8; ++b) to.scale[b][row] = static_cast<uint8_t>(from.nibble(b, 0) | from.nibble(b, 1) << 4);
 }
 
 // A file's block of `Inputs` inputs.
@@ -366,21 +307,23 @@ constexpr std::array<uint8_t, 256> places_in(const CodesOfTable<Values, Least, I
   return places;
 }
 
-// Codes from grids are read at once, of a block whose factor is 1.
+// Codes from grids.
 template <int Inputs, class File, class P>
-requires(File::kUnit > 0 && Inputs == kGridInputs) void place(const File& from, int row, P* to) {
+requires(File::kForm != WeightForm{} && Inputs == kSuperBlock) void place(const File& from, int row, P* to) {
   static constexpr std::array<uint8_t, 256> kPlaces = places_in(typename P::Codes{});
-  File plain = from;
-  plain.set_factor({0x3C00});
-  float worth[Inputs / 16];
-  for (int i = 0; i < Inputs / 16; ++i) worth[i] = File::kUnit * static_cast<float>(from.scale(i / 2, i % 2));
-  int8_t values[Inputs];
-  read_grid_codes(File::kType, &plain, worth, values);
+  constexpr int kTogether = File::Indexed::kTogether;
+  const int8_t* const grid = grid_of(File::kForm);
   put_scales(from, row, to->scales);
-  for (int b = 0; b < Inputs / kBlock; ++b) {
+  for (int first = 0; first < Inputs; first += kBlock) {
     CodesOfRow codes;
-    for (int k = 0; k < kBlock; ++k) codes[k] = kPlaces[static_cast<uint8_t>(values[kBlock * b + k])];
-    put(codes, row, to->codes[b]);
+    for (int k = first; k < first + kBlock; ++k) {
+      int value = grid[from.index(k / kTogether) * kTogether + k % kTogether];
+      if constexpr (requires { from.negative(0); }) {
+        if ((from.negative(k / 8) >> (k % 8) & 1) != 0) value = -value;
+      }
+      codes[k - first] = kPlaces[static_cast<uint8_t>(value)];
+    }
+    put(codes, row, to->codes[first / kBlock]);
   }
 }
 
@@ -411,6 +354,53 @@ struct QuantisedRows {
         const int code = value_of(one.codes[block], 0, k) - P::kOffset;
         out[i * FileInputs + static_cast<size_t>(at)] =
             scale_of(one.scales, 0, block, k) * static_cast<float>(code) + min_of(one.scales, 0, block, k);
+      }
+    }
+  }
+};
+
+// Those that keep their indices into a grid.
+template <class File>
+struct IndexedRows {
+  using P = typename File::Indexed;
+
+  static size_t group_bytes(int64_t n_in) { return static_cast<size_t>(n_in / kSuperBlock) * sizeof(P); }
+
+  static void place(const File& from, int row, P& to) {
+    to.d[row] = from.factor();
+    put_scales(from, row, to);
+    for (int i = 0; i < P::kIndices; ++i) {
+      const int index = from.index(i);
+      to.low[i][row] = static_cast<uint8_t>(index);
+      if constexpr (constexpr int kBits = P::kHighBits; kBits > 0) {
+        uint8_t& high = to.high[i * kBits / 8][row];
+        high = static_cast<uint8_t>(high | index >> 8 << (i * kBits % 8));
+      }
+    }
+    if constexpr (requires { to.negative; }) {
+      for (int i = 0; i < kSuperBlock / 8; ++i) to.negative[i][row] = from.negative(i);
+    }
+  }
+
+  static void pack_row(const std::byte* from, int64_t n_in, int row, std::byte* group) {
+    auto* to = reinterpret_cast<P*>(group);
+    for (int64_t i = 0; i < n_in / kSuperBlock; ++i) {
+      File block;
+      std::memcpy(&block, from + static_cast<size_t>(i) * sizeof(File), sizeof block);
+      place(block, row, to[i]);
+    }
+  }
+
+  static void to_floats(const std::byte* from, std::span<float> out) {
+    const int8_t* const grid = grid_of(File::kForm);
+    for (size_t i = 0; i * kSuperBlock < out.size(); ++i) {
+      P packed = {};
+      pack_row(from + i * sizeof(File), kSuperBlock, 0, reinterpret_cast<std::byte*>(&packed));
+      typename P::Unpacked::Scales scales = {};
+      unpack_scales(packed, 0, scales);
+      for (int at = 0; at < kSuperBlock; ++at) {
+        out[i * kSuperBlock + static_cast<size_t>(at)] =
+            scale_of(scales, 0, at / kBlock, at % kBlock) * static_cast<float>(grid_value(packed, grid, 0, at));
       }
     }
   }
@@ -482,17 +472,33 @@ constexpr Form kForms[] = {
     form_of<QuantisedRows<FileIQ2_S, PackedIQ2>>(GGML_TYPE_IQ2_S),
     form_of<QuantisedRows<FileIQ3_XXS, PackedIQ3_XXS>>(GGML_TYPE_IQ3_XXS),
     form_of<QuantisedRows<FileIQ3_S, PackedIQ3_S>>(GGML_TYPE_IQ3_S),
+    form_of<IndexedRows<FileIQ1_S>>(GGML_TYPE_IQ1_S),
+    form_of<IndexedRows<FileIQ1_M>>(GGML_TYPE_IQ1_M),
+    form_of<IndexedRows<FileIQ2_XXS>>(GGML_TYPE_IQ2_XXS),
+    form_of<IndexedRows<FileIQ2_XS>>(GGML_TYPE_IQ2_XS),
+    form_of<IndexedRows<FileIQ2_S>>(GGML_TYPE_IQ2_S),
+    form_of<IndexedRows<FileIQ3_XXS>>(GGML_TYPE_IQ3_XXS),
+    form_of<IndexedRows<FileIQ3_S>>(GGML_TYPE_IQ3_S),
 };
 static_assert(std::size(kForms) == kWeightForms);
+
+std::atomic<bool> indices_kept = false;
 
 const Form& form(WeightForm of) { return kForms[static_cast<int>(of)]; }
 
 }  // namespace
 
 std::optional<WeightForm> packed_form(ggml_type type) {
-  const auto* found = std::ranges::find(kForms, type, &Form::type);
-  return found == std::end(kForms) ? std::nullopt : std::optional(static_cast<WeightForm>(found - kForms));
+  const std::span<const Form> all(kForms);
+  const auto found = std::ranges::find(all, type, &Form::type);
+  if (found == all.end()) return std::nullopt;
+  const auto indexed = std::find_if(found + 1, all.end(), [&](const Form& other) { return other.type == type; });
+  return static_cast<WeightForm>((indices_kept && indexed != all.end() ? indexed : found) - all.begin());
 }
+
+void keep_indices(bool keep) { indices_kept = keep; }
+
+bool indices_are_kept() { return indices_kept; }
 
 InputForm input_form(WeightForm form) {
   if (form == WeightForm::kBF16) return InputForm::kBFloats;

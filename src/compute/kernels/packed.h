@@ -85,6 +85,10 @@ using CodesGrid2 = CodesOfTable<kGrid2, 43, Crumbs3>;
 using CodesGrid3 = CodesOfTable<kGrid3, 62>;
 using CodesOddGrid3 = CodesOfTable<kOddGrid3, 15>;
 
+// Bytes of which none is farther from 0 than Least.
+template <int Least>
+struct SmallBytes : Codes8 {};
+
 // --- Scales: what a code is worth, for kBlocks blocks. ---
 
 struct Scale {
@@ -161,6 +165,52 @@ using PackedIQ2 = Packed<SuperScaleHalves<float>, CodesGrid2>;
 using PackedIQ3_XXS = Packed<SuperScale<float>, CodesGrid3>;
 using PackedIQ3_S = Packed<SuperScale<float>, CodesOddGrid3>;
 
+// --- The same types by their indices into a grid, a table of ggml's: one stands for four or eight values together. ---
+
+inline constexpr int kSuperBlock = 256;  // inputs
+
+// The indices of a super-block. A byte of `high` has the bits above eight of 8 / High of them.
+template <int Values, int High>
+struct Indices {
+  static constexpr int kTogether = Values, kIndices = kSuperBlock / Values, kHighBits = High;
+  uint8_t low[kIndices][kGroup], high[kIndices * High / 8][kGroup];
+};
+template <int Values>
+struct Indices<Values, 0> {
+  static constexpr int kTogether = Values, kIndices = kSuperBlock / Values, kHighBits = 0;
+  uint8_t low[kIndices][kGroup];
+};
+// Bit i of an eight of inputs: what the grid says of the i-th is negated.
+struct Signs {
+  uint8_t negative[kSuperBlock / 8][kGroup];
+};
+struct NoSigns {};
+// Scales are odd: nibbles n stand for 2 n + 1. Of blocks 2 i and 2 i + 1, or of the two halves of a block.
+struct OddScales {
+  Half d[kGroup];
+  uint8_t scale[4][kGroup];
+};
+struct OddScaleHalves {
+  Half d[kGroup];
+  uint8_t scale[8][kGroup];
+};
+// A value is d * scale * Eighths / 8 times what the grid says, which is never farther from 0 than Least. OfRows: the
+// scales beside which codes are multiplied, the same as when the type is packed by codes.
+template <class Scales, class At, class Negative, class OfRows, int Eighths, int Least>
+struct Indexed : Scales, At, Negative {
+  using Unpacked = Packed<OfRows, SmallBytes<Least>>;
+  static constexpr int kInputs = kSuperBlock;
+  static constexpr float kUnit = Eighths / 8.0f;
+};
+// IQ1's highest bit says in which direction the eight is shifted.
+using IndexedIQ1_S = Indexed<OddScales, Indices<8, 4>, NoSigns, SuperScaleHalves<float>, 1, 9>;
+using IndexedIQ1_M = Indexed<OddScaleHalves, Indices<8, 4>, NoSigns, SuperScaleHalves<float>, 1, 9>;
+using IndexedIQ2_XXS = Indexed<OddScales, Indices<8, 0>, Signs, SuperScaleHalves<float>, 1, 43>;
+using IndexedIQ2_XS = Indexed<OddScaleHalves, Indices<8, 1>, Signs, SuperScaleHalves<float>, 1, 43>;
+using IndexedIQ2_S = Indexed<OddScaleHalves, Indices<8, 2>, Signs, SuperScaleHalves<float>, 1, 43>;
+using IndexedIQ3_XXS = Indexed<OddScales, Indices<4, 0>, Signs, SuperScale<float>, 2, 62>;
+using IndexedIQ3_S = Indexed<OddScales, Indices<4, 1>, Signs, SuperScale<float>, 8, 15>;
+
 // --- One value at a time: what the layouts above mean. ---
 
 #define SLUICE_INLINE [[gnu::always_inline]] inline
@@ -210,6 +260,42 @@ SLUICE_INLINE float min_of(const SuperScaleAndMin& s, int row, int block, int) {
 }
 SLUICE_INLINE float min_of(const SuperScaleAndMinHalves& s, int row, int block, int k) {
   return -(to_f32(s.dmin[row]) * static_cast<float>(s.min[block][k / 16][row]));
+}
+
+// Where in its grid an index stands.
+template <class P>
+SLUICE_INLINE int index_of(const P& packed, int entry, int row) {
+  constexpr int kBits = P::kHighBits;
+  if constexpr (kBits == 0)
+    return packed.low[entry][row];
+  else
+    return packed.low[entry][row] | (packed.high[entry * kBits / 8][row] >> (entry * kBits % 8) & ((1 << kBits) - 1))
+                                        << 8;
+}
+template <class P>
+SLUICE_INLINE int grid_value(const P& packed, const int8_t* grid, int row, int k) {
+  const int value = grid[index_of(packed, k / P::kTogether, row) * P::kTogether + k % P::kTogether];
+  if constexpr (requires { packed.negative; })
+    return (packed.negative[k / 8][row] >> (k % 8) & 1) != 0 ? -value : value;
+  else
+    return value;
+}
+SLUICE_INLINE int odd(int bits) { return 2 * bits + 1; }
+SLUICE_INLINE int8_t scale_at(const OddScales& s, int row, int b, int) {
+  return static_cast<int8_t>(odd(s.scale[b / 2][row] >> (4 * (b % 2)) & 15));
+}
+SLUICE_INLINE int8_t scale_at(const OddScaleHalves& s, int row, int b, int half) {
+  return static_cast<int8_t>(odd(s.scale[b][row] >> (4 * half) & 15));
+}
+template <class P>
+SLUICE_INLINE void unpack_scales(const P& from, int row, SuperScale<float>& to) {
+  to.d[row] = to_f32(from.d[row]) * P::kUnit;
+  for (int b = 0; b < 8; ++b) to.scale[b][row] = scale_at(from, row, b, 0);
+}
+template <class P>
+SLUICE_INLINE void unpack_scales(const P& from, int row, SuperScaleHalves<float>& to) {
+  to.d[row] = to_f32(from.d[row]) * P::kUnit;
+  for (int i = 0; i < 16; ++i) to.scale[i / 2][row][i % 2] = scale_at(from, row, i / 2, i % 2);
 }
 
 // --- Dense weights; beyond the last input stand zeros. ---

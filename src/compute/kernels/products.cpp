@@ -1,10 +1,12 @@
 #include <bit>
 
 #include "compute/kernels/dots.h"
+#include "compute/kernels/grids.h"
 #include "compute/kernels/packed.h"
 #include "compute/kernels/parts.h"
 #include "compute/kernels/simd.h"
 #include "compute/kernels/tiles.h"
+#include "compute/kernels/unpack.h"
 
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
@@ -444,6 +446,78 @@ constexpr auto quantised = multiply<QuantisedTile<P>, kQuantisedRows>;
 
 #endif
 
+// --- Weights by indices into grids: a super-block becomes bytes once for all rows of x, which then go the way of
+// quantised ones.
+// ---
+
+template <class P>
+struct GridRows {
+  using Bytes = typename P::Unpacked;
+  using Tile = QuantisedTile<Bytes>;
+  static constexpr int64_t kMost = 64;
+  Bytes bytes;
+  Rows y[kMost][kParts];
+
+  // The group by `n` rows of x from the beginning of a panel on.
+  void multiply(const Product& p, const P* packed, const int8_t* grid, int64_t output, int64_t row, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      for (Rows& part : y[i]) part = zero_rows();
+    }
+    const int64_t panel_blocks = p.n_in / kBlock * kPanel;
+    const auto* x = reinterpret_cast<const BlockInput*>(p.x) + row / kPanel * panel_blocks;
+    for (int64_t input = 0; input < p.n_in; input += kSuperBlock, ++packed, x += kSuperBlock / kBlock * kPanel) {
+      unpack(p, *packed, grid);
+      for (int64_t i = 0; i < n; i += kQuantisedRows)
+        add<kQuantisedRows>(x + i / kPanel * panel_blocks + i % kPanel, y + i, n - i);
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      for (int part = 0; part < kParts; ++part) put(p, output + part * kRows, row + i, y[i][part]);
+    }
+  }
+
+  void unpack(const Product& p, const P& packed, const int8_t* grid) {
+    for (int row = 0; row < kGroup; ++row) unpack_scales(packed, row, bytes.scales);
+    constexpr int kBlocks = kSuperBlock / kBlock;
+    constexpr size_t kBlockBytes = sizeof(P) / kBlocks;
+    for (int block = 0; block < kBlocks; ++block) {
+      fetch_ahead(p, reinterpret_cast<const std::byte*>(&packed) + static_cast<size_t>(block) * kBlockBytes,
+                  kBlockBytes);
+      unpack_block(packed, grid, block, bytes.codes[block]);
+    }
+  }
+
+  // A super-block by up to C rows.
+  template <int C>
+  void add(const BlockInput* x, Rows (*sums)[kParts], int64_t n) {
+    if constexpr (C > 1) {
+      if (n < C) return add<C - 1>(x, sums, n);
+    }
+    Rows of_rows[kParts][C];
+    for (int c = 0; c < C; ++c) {
+      for (int part = 0; part < kParts; ++part) of_rows[part][c] = sums[c][part];
+    }
+    const Bytes* const at[] = {&bytes};
+    for (int block = 0; block < kSuperBlock / kBlock; ++block, x += kPanel)
+      Tile::template add_block<1>(at, block, x, of_rows);
+    for (int c = 0; c < C; ++c) {
+      for (int part = 0; part < kParts; ++part) sums[c][part] = of_rows[part][c];
+    }
+  }
+};
+
+template <class P, WeightForm Form>
+void by_grid(const Product& p) {
+  GridRows<P> rows;
+  const int8_t* const grid = grid_of(Form);
+  for (int64_t output = p.output; output < p.output_end; output += kGroup) {
+    const P* group = reinterpret_cast<const P*>(p.weights) + output / kGroup * (p.n_in / kSuperBlock);
+    for (int64_t row = p.row; row < p.row_end; row += GridRows<P>::kMost) {
+      const int64_t n = p.row_end - row;
+      rows.multiply(p, group, grid, output, row, n < GridRows<P>::kMost ? n : GridRows<P>::kMost);
+    }
+  }
+}
+
 template <class Block>
 constexpr auto dense = multiply<DenseTile<Block>, kDenseRows>;
 
@@ -477,12 +551,19 @@ void set_products(Kernels& kernels) {
   set(WeightForm::kQ1_0, quantised<PackedTernary>);
   set(WeightForm::kQ2_0, quantised<PackedTernary>);
   set(WeightForm::kIQ1_S, quantised<PackedIQ1>);
+  set(WeightForm::kIndexedIQ1_S, by_grid<IndexedIQ1_S, WeightForm::kIndexedIQ1_S>);
   set(WeightForm::kIQ1_M, quantised<PackedIQ1>);
+  set(WeightForm::kIndexedIQ1_M, by_grid<IndexedIQ1_M, WeightForm::kIndexedIQ1_M>);
   set(WeightForm::kIQ2_XXS, quantised<PackedIQ2>);
+  set(WeightForm::kIndexedIQ2_XXS, by_grid<IndexedIQ2_XXS, WeightForm::kIndexedIQ2_XXS>);
   set(WeightForm::kIQ2_XS, quantised<PackedIQ2>);
+  set(WeightForm::kIndexedIQ2_XS, by_grid<IndexedIQ2_XS, WeightForm::kIndexedIQ2_XS>);
   set(WeightForm::kIQ2_S, quantised<PackedIQ2>);
+  set(WeightForm::kIndexedIQ2_S, by_grid<IndexedIQ2_S, WeightForm::kIndexedIQ2_S>);
   set(WeightForm::kIQ3_XXS, quantised<PackedIQ3_XXS>);
+  set(WeightForm::kIndexedIQ3_XXS, by_grid<IndexedIQ3_XXS, WeightForm::kIndexedIQ3_XXS>);
   set(WeightForm::kIQ3_S, quantised<PackedIQ3_S>);
+  set(WeightForm::kIndexedIQ3_S, by_grid<IndexedIQ3_S, WeightForm::kIndexedIQ3_S>);
 }
 
 void quantise(const float* x, int64_t n, std::byte* out) {

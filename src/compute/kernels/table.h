@@ -8,7 +8,7 @@
 
 namespace sluice::kernels {
 
-// The weight types that have kernels, by their packed form.
+// The weight types that have kernels, by their packed form. `Indexed` are those that keep a file's indices into a grid.
 enum class WeightForm : uint8_t {
   kF32,
   kF16,
@@ -36,9 +36,16 @@ enum class WeightForm : uint8_t {
   kIQ2_XS,
   kIQ2_S,
   kIQ3_XXS,
-  kIQ3_S
+  kIQ3_S,
+  kIndexedIQ1_S,
+  kIndexedIQ1_M,
+  kIndexedIQ2_XXS,
+  kIndexedIQ2_XS,
+  kIndexedIQ2_S,
+  kIndexedIQ3_XXS,
+  kIndexedIQ3_S
 };
-inline constexpr int kWeightForms = 27;
+inline constexpr int kWeightForms = 34;
 
 // A rectangle of y = x W^T + b: outputs [output, output_end) of rows [row, row_end) of x.
 //
