@@ -446,10 +446,9 @@ constexpr auto quantised = multiply<QuantisedTile<P>, kQuantisedRows>;
 
 #endif
 
-// --- Weights by indices into grids: a super-block becomes bytes once for all rows of x, which then go the way of
-// quantised ones.
-// ---
+// --- Weights by indices into grids. ---
 
+// A super-block becomes bytes, once for all rows of x, and they go the way of codes.
 template <class P>
 struct GridRows {
   using Bytes = typename P::Unpacked;
