@@ -1,6 +1,6 @@
 // The blocks of GGUF files whose codes come from grids: 256 inputs each. An input is unit * factor * scale * value, see
 // kernels::Indexed. index(i): with the bit of IQ1's shift as its highest. negative(i): of the i-th eight of inputs.
-// scale(b, half): of a half of block b; stored as 2 nibble(b, half) + 1.
+// nibble(b, half): of a half of block b, whose scale is 2 nibble + 1.
 #pragma once
 
 #include <ggml.h>
