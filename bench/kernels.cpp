@@ -166,8 +166,8 @@ void run_slots(benchmark::State& state) {
 void register_all() {
   for (const ggml_type type :
        {GGML_TYPE_Q4_1, GGML_TYPE_Q8_0, GGML_TYPE_BF16, GGML_TYPE_F16, GGML_TYPE_F32, GGML_TYPE_Q4_0, GGML_TYPE_Q4_K,
-        GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ1_S, GGML_TYPE_IQ1_M, GGML_TYPE_IQ2_XXS, GGML_TYPE_IQ2_XS,
-        GGML_TYPE_IQ2_S, GGML_TYPE_IQ3_XXS, GGML_TYPE_IQ3_S}) {
+        GGML_TYPE_Q6_K, GGML_TYPE_Q2_K, GGML_TYPE_TQ2_0, GGML_TYPE_Q1_0, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ1_S,
+        GGML_TYPE_IQ1_M, GGML_TYPE_IQ2_XXS, GGML_TYPE_IQ2_XS, GGML_TYPE_IQ2_S, GGML_TYPE_IQ3_XXS, GGML_TYPE_IQ3_S}) {
     for (const int64_t width : {1, 2, 4, 8, 16, 64, 256}) {
       const std::string name = ggml_type_name(type);
       benchmark::RegisterBenchmark(("linear/" + name).c_str(), [type](auto& state) {

@@ -18,8 +18,10 @@ TEST(PackedSize, OfAModelIsThatOfItsKernelsLayout) {
     return packed_growth(open_model(write_tiny_model(spec, temp_path("packed.gguf"))));
   };
   EXPECT_NEAR(growth(GGML_TYPE_Q8_0), 1.0, 0.02) << "rows come in groups of 16";
-  EXPECT_NEAR(growth(GGML_TYPE_Q2_K), 100.0 / 84.0, 0.02);
-  EXPECT_NEAR(growth(GGML_TYPE_TQ1_0), 80.0 / 54.0, 0.02);
+  EXPECT_NEAR(growth(GGML_TYPE_Q4_K), 148.0 / 144.0, 0.02);
+  for (const ggml_type type : {GGML_TYPE_Q2_K, GGML_TYPE_TQ2_0, GGML_TYPE_Q1_0, GGML_TYPE_Q2_0})
+    EXPECT_NEAR(growth(type), 1.0, 0.02) << ggml_type_name(type);
+  EXPECT_NEAR(growth(GGML_TYPE_TQ1_0), 66.0 / 54.0, 0.02);
   EXPECT_EQ(growth(GGML_TYPE_NVFP4), 1.0);
 }
 

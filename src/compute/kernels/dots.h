@@ -48,21 +48,24 @@ inline StepPair step_bits(const Crumbs& codes, int i) {
   };
   return {half(0), half(1)};
 }
+// Bit `step` of each byte becomes bit `to`.
+inline __m512i moved_bit(const void* from, int step, int to) {
+  const __m512i all = load64(from);
+  const __m512i moved = step < to ? _mm512_sll_epi16(all, _mm_cvtsi32_si128(to - step))
+                                  : _mm512_srl_epi16(all, _mm_cvtsi32_si128(step - to));
+  return _mm512_and_si512(moved, bytes(static_cast<int8_t>(1 << to)));
+}
 inline StepPair step_bits(const Crumbs3& codes, int i) {
   const StepPair low = step_bits(static_cast<const Crumbs&>(codes), i);
-  const auto third = [&](int step) {  // to bit 2
-    const __m512i high = load64(codes.high);
-    const __m512i moved = step < 2 ? _mm512_sll_epi16(high, _mm_cvtsi32_si128(2 - step))
-                                   : _mm512_srl_epi16(high, _mm_cvtsi32_si128(step - 2));
-    return _mm512_and_si512(moved, bytes(4));
-  };
-  return {_mm512_or_si512(low.first, third(i)), _mm512_or_si512(low.second, third(i + 4))};
+  return {_mm512_or_si512(low.first, moved_bit(codes.high, i, 2)),
+          _mm512_or_si512(low.second, moved_bit(codes.high, i + 4, 2))};
 }
 inline __m512i look_up(const int8_t (&table)[16], int8_t bias, __m512i index) {
   const __m128i values = _mm_add_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)), _mm_set1_epi8(bias));
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), index);
 }
 
+inline StepPair steps(const Codes1& codes, int i) { return {moved_bit(codes.q, i, 1), moved_bit(codes.q, i + 4, 1)}; }
 inline StepPair steps(const Codes2& codes, int i) { return step_bits(codes, i); }
 inline StepPair steps(const Codes3& codes, int i) { return step_bits(codes, i); }
 inline StepPair steps(const Codes4& codes, int i) { return step_bits(codes, i); }
@@ -73,9 +76,8 @@ inline StepPair steps(const CodesOfTable<Values, Least, Index>& codes, int i) {
 }
 inline StepPair steps(const Codes5& codes, int i) {
   const StepPair low = step_bits(codes, i);
-  const __m512i high = load64(codes.high), bit = bytes(16);
-  return {_mm512_or_si512(low.first, _mm512_and_si512(_mm512_sll_epi16(high, _mm_cvtsi32_si128(4 - i)), bit)),
-          _mm512_or_si512(low.second, _mm512_and_si512(_mm512_srl_epi16(high, _mm_cvtsi32_si128(i)), bit))};
+  return {_mm512_or_si512(low.first, moved_bit(codes.high, i, 4)),
+          _mm512_or_si512(low.second, moved_bit(codes.high, i + 4, 4))};
 }
 inline StepPair steps(const Codes6& codes, int i) {
   const StepPair low = step_bits(codes, i);
@@ -137,8 +139,16 @@ inline void block_sums(const Codes* const (&codes)[G], const BlockInput* x, IntR
 struct HalfFactors {
   __m512i first, second;
 };
-inline HalfFactors factors_of(const int8_t (&scale)[kGroup][2]) {
-  const __m512i pairs = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(scale)));
+inline __m512i pairs_of(const int8_t (&scale)[kGroup][2]) {
+  return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(scale)));
+}
+inline __m512i pairs_of(const ScaleAndMinNibbles (&scale)[kGroup][2]) {
+  const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(scale));
+  return _mm512_cvtepi8_epi16(_mm256_and_si256(both, _mm256_set1_epi8(15)));
+}
+template <class Scale>
+inline HalfFactors factors_of(const Scale (&scale)[kGroup][2]) {
+  const __m512i pairs = pairs_of(scale);
   return {_mm512_srai_epi32(_mm512_slli_epi32(pairs, 16), 16), _mm512_srai_epi32(pairs, 16)};
 }
 inline IntRows scaled_sum(IntRows first, IntRows second, const HalfFactors& factors) {
@@ -182,21 +192,26 @@ inline StepPair step_bits(const Crumbs& codes, int row, int i) {
   };
   return {half(0), half(1)};
 }
+// Bit `step` of each byte becomes bit `to`.
+inline __m256i moved_bit(const void* from, int step, int to) {
+  const __m256i all = load32(from);
+  const __m256i moved = step < to ? _mm256_sll_epi16(all, _mm_cvtsi32_si128(to - step))
+                                  : _mm256_srl_epi16(all, _mm_cvtsi32_si128(step - to));
+  return _mm256_and_si256(moved, bytes(static_cast<int8_t>(1 << to)));
+}
 inline StepPair step_bits(const Crumbs3& codes, int row, int i) {
   const StepPair low = step_bits(static_cast<const Crumbs&>(codes), row, i);
-  const auto third = [&](int step) {  // to bit 2
-    const __m256i high = load32(codes.high[row]);
-    const __m256i moved = step < 2 ? _mm256_sll_epi16(high, _mm_cvtsi32_si128(2 - step))
-                                   : _mm256_srl_epi16(high, _mm_cvtsi32_si128(step - 2));
-    return _mm256_and_si256(moved, bytes(4));
-  };
-  return {_mm256_or_si256(low.first, third(i)), _mm256_or_si256(low.second, third(i + 4))};
+  return {_mm256_or_si256(low.first, moved_bit(codes.high[row], i, 2)),
+          _mm256_or_si256(low.second, moved_bit(codes.high[row], i + 4, 2))};
 }
 inline __m256i look_up(const int8_t (&table)[16], __m256i index) {
   return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table))),
                              index);
 }
 
+inline StepPair steps(const Codes1& codes, int row, int i) {
+  return {moved_bit(codes.q[row], i, 1), moved_bit(codes.q[row], i + 4, 1)};
+}
 inline StepPair steps(const Codes2& codes, int row, int i) { return step_bits(codes, row, i); }
 inline StepPair steps(const Codes3& codes, int row, int i) {
   const StepPair all = step_bits(codes, row, i);
@@ -210,9 +225,8 @@ inline StepPair steps(const CodesOfTable<Values, Least, Index>& codes, int row, 
 }
 inline StepPair steps(const Codes5& codes, int row, int i) {
   const StepPair low = step_bits(codes, row, i);
-  const __m256i high = load32(codes.high[row]), bit = bytes(16);
-  return {_mm256_or_si256(low.first, _mm256_and_si256(_mm256_sll_epi16(high, _mm_cvtsi32_si128(4 - i)), bit)),
-          _mm256_or_si256(low.second, _mm256_and_si256(_mm256_srl_epi16(high, _mm_cvtsi32_si128(i)), bit))};
+  return {_mm256_or_si256(low.first, moved_bit(codes.high[row], i, 4)),
+          _mm256_or_si256(low.second, moved_bit(codes.high[row], i + 4, 4))};
 }
 inline StepPair steps(const Codes6& codes, int row, int i) {
   const StepPair low = step_bits(codes, row, i);
@@ -229,6 +243,12 @@ inline StepPair steps(const Codes8& codes, int row, int i) {
 }
 
 inline __m256i splat_step(const int8_t* x) { return _mm256_set1_epi32(four_bytes(x)); }
+
+// The factors of the two halves of a block, side by side in 16 bits each, for eight rows.
+inline __m256i pairs_of(const int8_t (*scale)[2]) { return _mm256_cvtepi8_epi16(load16(scale)); }
+inline __m256i pairs_of(const ScaleAndMinNibbles (*scale)[2]) {
+  return _mm256_cvtepi8_epi16(_mm_and_si128(load16(scale), _mm_set1_epi8(15)));
+}
 
 // Step i of a half of the block, for eight rows.
 template <class Codes>
@@ -279,8 +299,8 @@ inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows
   add_half(codes, row, 1, x, sums);
 }
 
-template <int N, class Codes, int C>
-inline void scaled_sums(const Codes& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
+template <int N, class Codes, class Scale, int C>
+inline void scaled_sums(const Codes& codes, int row, const Scale (&scale)[kGroup][2], const BlockInput* x,
                         IntRows (&sums)[N][C]) {
   clear(sums);
   for (int half = 0; half < 2; ++half) {
@@ -288,7 +308,7 @@ inline void scaled_sums(const Codes& codes, int row, const int8_t (&scale)[kGrou
     clear(of_half);
     add_half(codes, row, half, x, of_half);
     for (int part = 0; part < N; ++part) {
-      const __m256i pairs = _mm256_cvtepi8_epi16(load16(scale[row + part * kRows]));
+      const __m256i pairs = pairs_of(scale + row + part * kRows);
       const __m256i factor = _mm256_srai_epi32(half == 0 ? _mm256_slli_epi32(pairs, 16) : pairs, 16);
       for (int c = 0; c < C; ++c) {
         const IntRows a = subtract(of_half[part][c], kBias<Codes> * x[c].half_sums[half]);
@@ -310,6 +330,8 @@ inline constexpr int kStepsIn16Bits<CodesOfTable<Values, Least, Index>> = steps_
 template <int Least>
 inline constexpr int kStepsIn16Bits<SmallBytes<Least>> = steps_in_16_bits(Least);
 template <>
+inline constexpr int kStepsIn16Bits<Codes1> = 8;  // 2
+template <>
 inline constexpr int kStepsIn16Bits<Codes2> = 8;  // 3
 template <>
 inline constexpr int kStepsIn16Bits<Codes3> = 8;  // 4
@@ -322,6 +344,8 @@ inline constexpr int kStepsIn16Bits<Codes6> = 4;  // 32
 
 template <class Codes>
 inline constexpr bool kSigned = true;
+template <>
+inline constexpr bool kSigned<Codes1> = false;
 template <>
 inline constexpr bool kSigned<Codes2> = false;
 template <>
@@ -417,12 +441,12 @@ inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows
   }
 }
 
-template <int N, class Codes, int C>
-inline void scaled_sums(const Codes& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
+template <int N, class Codes, class Scale, int C>
+inline void scaled_sums(const Codes& codes, int row, const Scale (&scale)[kGroup][2], const BlockInput* x,
                         IntRows (&sums)[N][C]) {
   __m256i factors[N][2];
   for (int part = 0; part < N; ++part) {
-    const __m256i pairs = _mm256_cvtepi8_epi16(load16(scale[row + part * kRows]));
+    const __m256i pairs = pairs_of(scale + row + part * kRows);
     factors[part][0] = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xA0), 0xA0);
     factors[part][1] = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pairs, 0xF5), 0xF5);
   }
@@ -470,6 +494,12 @@ inline StepPair step_bits(const Crumbs3& codes, int i, int quarter) {
 }
 inline int8x16_t look_up(const int8_t (&table)[16], int8x16_t index) {
   return vqtbl1q_s8(vld1q_s8(table), vreinterpretq_u8_s8(index));
+}
+inline StepPair steps(const Codes1& codes, int i, int quarter) {
+  const auto doubled = [&](int step) {
+    return vreinterpretq_s8_u8(vshlq_n_u8(low_bits(vld1q_u8(codes.q[4 * quarter]), step, 1), 1));
+  };
+  return {doubled(i), doubled(i + 4)};
 }
 inline StepPair steps(const Codes2& codes, int i, int quarter) { return step_bits(codes, i, quarter); }
 inline StepPair steps(const Codes3& codes, int i, int quarter) {
@@ -557,21 +587,44 @@ inline void block_sums(const Codes& codes, int row, const BlockInput* x, IntRows
   }
 }
 
-template <int N, class Codes, int C>
-inline void scaled_sums(const Codes& codes, int row, const int8_t (&scale)[kGroup][2], const BlockInput* x,
+template <int N, class Codes, class Scale, int C>
+inline void scaled_sums(const Codes& codes, int row, const Scale (&scale)[kGroup][2], const BlockInput* x,
                         IntRows (&sums)[N][C]) {
   for (int part = 0; part < N; ++part) {
     IntRows second[C];
     half_sums(codes, row + part * kRows, x, sums[part], second);
     for (int c = 0; c < C; ++c) {
       for (int i = 0; i < kRows; ++i) {
-        const int8_t(&factors)[2] = scale[row + part * kRows + i];
-        sums[part][c].v[i] = sums[part][c].v[i] * factors[0] + second[c].v[i] * factors[1];
+        const Scale(&factors)[2] = scale[row + part * kRows + i];
+        sums[part][c].v[i] = sums[part][c].v[i] * factor_of(factors[0]) + second[c].v[i] * factor_of(factors[1]);
       }
     }
   }
 }
 
 #endif
+
+// The minima of the two halves of a block.
+struct HalfMins {
+  Rows first, second;
+};
+inline HalfMins mins_of_halves(const ScaleAndMinNibbles (*scale)[2]) {
+#if SLUICE_SIMD_AVX512
+  const __m512i both = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(scale)));
+  return {{_mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32(both, 4), _mm512_set1_epi32(15)))},
+          {_mm512_cvtepi32_ps(_mm512_srli_epi32(both, 12))}};
+#elif SLUICE_SIMD_X86
+  const __m256i both = _mm256_cvtepu16_epi32(load16(scale));
+  return {{_mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srli_epi32(both, 4), _mm256_set1_epi32(15)))},
+          {_mm256_cvtepi32_ps(_mm256_srli_epi32(both, 12))}};
+#else
+  uint8_t first[kRows], second[kRows];
+  for (int i = 0; i < kRows; ++i) {
+    first[i] = static_cast<uint8_t>(min_of(scale[i][0]));
+    second[i] = static_cast<uint8_t>(min_of(scale[i][1]));
+  }
+  return {load_rows(first), load_rows(second)};
+#endif
+}
 
 }  // namespace sluice::kernels::SLUICE_ISA

@@ -88,7 +88,7 @@ struct FileTQ1_0 {
 };
 struct FileQ1_0 {
   Half d;
-  uint8_t q[16];  // bits; a code of ours is twice a bit
+  uint8_t q[16];  // bits
 };
 struct FileQ2_0 {
   Half d;
@@ -135,6 +135,7 @@ void put(const CodesOfRow& codes, int row, Codes6& to) {
   put(codes, row, static_cast<Nibbles&>(to));
   put_pairs(codes, 4, row, to.high);
 }
+void put(const CodesOfRow& codes, int row, Bits& to) { put_bits(codes, 0, row, to.q); }
 void put(const CodesOfRow& codes, int row, Crumbs& to) { put_pairs(codes, 0, row, to.q); }
 void put(const CodesOfRow& codes, int row, Crumbs3& to) {
   put_pairs(codes, 0, row, to.q);
@@ -205,7 +206,7 @@ void read(const FileTQ1_0& from, int b, CodesOfRow& codes) {
   }
 }
 void read(const FileQ1_0& from, int b, CodesOfRow& codes) {
-  for (int k = 0; k < kBlock; ++k) codes[k] = static_cast<uint8_t>((from.q[4 * b + k / 8] >> (k % 8) & 1) << 1);
+  for (int k = 0; k < kBlock; ++k) codes[k] = from.q[4 * b + k / 8] >> (k % 8) & 1;
 }
 void read(const FileQ2_0& from, int b, CodesOfRow& codes) {
   for (int k = 0; k < kBlock; ++k) codes[k] = from.q[8 * b + k / 4] >> (2 * (k % 4)) & 3;
@@ -213,8 +214,8 @@ void read(const FileQ2_0& from, int b, CodesOfRow& codes) {
 
 // --- Its scales. ---
 
-template <class File>
-void put_scales(const File& from, int row, Scale& to) {
+template <class File, int Blocks>
+void put_scales(const File& from, int row, Scale<Blocks>& to) {
   to.d[row] = from.d;
 }
 template <class File>
@@ -242,10 +243,7 @@ void put_scales(const FileQ6_K& from, int row, SuperScaleHalves<>& to) {
 void put_scales(const FileQ2_K& from, int row, SuperScaleAndMinHalves& to) {
   to.d[row] = from.d;
   to.dmin[row] = from.dmin;
-  for (int i = 0; i < 16; ++i) {
-    to.scale[i / 2][row][i % 2] = from.scales[i] & 15;
-    to.min[i / 2][i % 2][row] = from.scales[i] >> 4;
-  }
+  for (int i = 0; i < 16; ++i) to.scale[i / 2][row][i % 2] = {from.scales[i]};
 }
 void put_scales(const FileQ3_K& from, int row, SuperScaleHalves<>& to) {
   to.d[row] = from.d;
@@ -461,10 +459,10 @@ constexpr Form kForms[] = {
     form_of<QuantisedRows<FileMXFP4, PackedMXFP4>>(GGML_TYPE_MXFP4),
     form_of<QuantisedRows<FileQ2_K, PackedQ2_K>>(GGML_TYPE_Q2_K),
     form_of<QuantisedRows<FileQ3_K, PackedQ3_K>>(GGML_TYPE_Q3_K),
-    form_of<QuantisedRows<FileTQ1_0, PackedTernary, 256>>(GGML_TYPE_TQ1_0),
-    form_of<QuantisedRows<FileTQ2_0, PackedTernary, 256>>(GGML_TYPE_TQ2_0),
-    form_of<QuantisedRows<FileQ1_0, PackedTernary, 128>>(GGML_TYPE_Q1_0),
-    form_of<QuantisedRows<FileQ2_0, PackedTernary, 64>>(GGML_TYPE_Q2_0),
+    form_of<QuantisedRows<FileTQ1_0, PackedTernary>>(GGML_TYPE_TQ1_0),
+    form_of<QuantisedRows<FileTQ2_0, PackedTernary>>(GGML_TYPE_TQ2_0),
+    form_of<QuantisedRows<FileQ1_0, PackedQ1_0>>(GGML_TYPE_Q1_0),
+    form_of<QuantisedRows<FileQ2_0, PackedQ2_0>>(GGML_TYPE_Q2_0),
     form_of<QuantisedRows<FileIQ1_S, PackedIQ1>>(GGML_TYPE_IQ1_S),
     form_of<QuantisedRows<FileIQ1_M, PackedIQ1>>(GGML_TYPE_IQ1_M),
     form_of<QuantisedRows<FileIQ2_XXS, PackedIQ2>>(GGML_TYPE_IQ2_XXS),

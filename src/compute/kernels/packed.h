@@ -64,7 +64,12 @@ struct Crumbs {
 struct Crumbs3 : Crumbs {
   uint8_t high[kGroup][4];
 };
-// The value of an input is its two bits; its three bits less 4.
+// One bit: bit `step` of q.
+struct Bits {
+  uint8_t q[kGroup][4];
+};
+// The value of an input is twice its bit; its two bits; its three bits less 4.
+struct Codes1 : Bits {};
 struct Codes2 : Crumbs {};
 struct Codes3 : Crumbs3 {};
 
@@ -91,8 +96,9 @@ struct SmallBytes : Codes8 {};
 
 // --- Scales: what a code is worth, for kBlocks blocks. ---
 
+template <int Blocks = 1>
 struct Scale {
-  static constexpr int kBlocks = 1;
+  static constexpr int kBlocks = Blocks;
   Half d[kGroup];
 };
 struct ScaleAndMin {  // d * code + m
@@ -120,11 +126,13 @@ struct SuperScaleHalves {  // d * scale[block][half of the block] * code
   Factor d[kGroup];
   int8_t scale[8][kGroup][2];
 };
+struct ScaleAndMinNibbles {
+  uint8_t both;  // the minimum is in the high one
+};
 struct SuperScaleAndMinHalves {  // d * scale[block][half] * code - dmin * min[block][half]
   static constexpr int kBlocks = 8;
   Half d[kGroup], dmin[kGroup];
-  int8_t scale[8][kGroup][2];
-  uint8_t min[8][2][kGroup];
+  ScaleAndMinNibbles scale[8][kGroup][2];  // and the minimum
 };
 template <class Scales>
 inline constexpr bool kHasHalves = requires(const Scales& s) {
@@ -132,7 +140,7 @@ inline constexpr bool kHasHalves = requires(const Scales& s) {
 };
 template <class Scales>
 inline constexpr bool kHasMinHalves = requires(const Scales& s) {
-  s.min[0][0][0];
+  s.scale[0][0][0].both;
 };
 
 // --- A type of weights is scales and codes; kOffset is subtracted from every code. ---
@@ -146,20 +154,22 @@ struct Packed {
   S scales;
   C codes[S::kBlocks];
 };
-using PackedQ4_0 = Packed<Scale, Codes4, 8>;
+using PackedQ4_0 = Packed<Scale<>, Codes4, 8>;
 using PackedQ4_1 = Packed<ScaleAndMin, Codes4>;
-using PackedQ5_0 = Packed<Scale, Codes5, 16>;
+using PackedQ5_0 = Packed<Scale<>, Codes5, 16>;
 using PackedQ5_1 = Packed<ScaleAndMin, Codes5>;
-using PackedQ8_0 = Packed<Scale, Codes8>;
+using PackedQ8_0 = Packed<Scale<>, Codes8>;
 using PackedQ4_K = Packed<SuperScaleAndMin, Codes4>;
 using PackedQ5_K = Packed<SuperScaleAndMin, Codes5>;
 using PackedQ2_K = Packed<SuperScaleAndMinHalves, Codes2>;
 using PackedQ3_K = Packed<SuperScaleHalves<>, Codes3>;
 using PackedQ6_K = Packed<SuperScaleHalves<>, Codes6>;
-using PackedIQ4_NL = Packed<Scale, CodesNonlinear4>;
+using PackedIQ4_NL = Packed<Scale<>, CodesNonlinear4>;
 using PackedIQ4_XS = Packed<SuperScale<>, CodesNonlinear4>;
 using PackedMXFP4 = Packed<ScalePowerOfTwo, CodesFloat4>;
-using PackedTernary = Packed<Scale, Codes2, 1>;  // TQ1_0, TQ2_0, Q1_0, Q2_0
+using PackedTernary = Packed<Scale<8>, Codes2, 1>;  // TQ1_0, TQ2_0
+using PackedQ1_0 = Packed<Scale<4>, Codes1, 1>;
+using PackedQ2_0 = Packed<Scale<2>, Codes2, 1>;
 using PackedIQ1 = Packed<SuperScaleHalves<float>, CodesGrid1>;
 using PackedIQ2 = Packed<SuperScaleHalves<float>, CodesGrid2>;
 using PackedIQ3_XXS = Packed<SuperScale<float>, CodesGrid3>;
@@ -222,9 +232,11 @@ SLUICE_INLINE int bits_of(const Nibbles& codes, int row, int k) {
 SLUICE_INLINE int bits_of(const Crumbs& codes, int row, int k) {
   return codes.q[k / 16][row][k % 4] >> (2 * (k / 4 % 4)) & 3;
 }
+SLUICE_INLINE int bits_of(const Bits& codes, int row, int k) { return codes.q[row][k % 4] >> (k / 4) & 1; }
 SLUICE_INLINE int bits_of(const Crumbs3& codes, int row, int k) {
   return bits_of(static_cast<const Crumbs&>(codes), row, k) + 4 * (codes.high[row][k % 4] >> (k / 4) & 1);
 }
+SLUICE_INLINE int value_of(const Codes1& codes, int row, int k) { return 2 * bits_of(codes, row, k); }
 SLUICE_INLINE int value_of(const Codes2& codes, int row, int k) { return bits_of(codes, row, k); }
 SLUICE_INLINE int value_of(const Codes3& codes, int row, int k) { return bits_of(codes, row, k) - 4; }
 SLUICE_INLINE int value_of(const Codes4& codes, int row, int k) { return bits_of(codes, row, k); }
@@ -240,11 +252,15 @@ SLUICE_INLINE int value_of(const Codes6& codes, int row, int k) {
 }
 SLUICE_INLINE int value_of(const Codes8& codes, int row, int k) { return codes.q[k / 4][row][k % 4]; }
 
+SLUICE_INLINE int factor_of(int8_t scale) { return scale; }
+SLUICE_INLINE int factor_of(ScaleAndMinNibbles scale) { return scale.both & 15; }
+SLUICE_INLINE int min_of(ScaleAndMinNibbles scale) { return scale.both >> 4; }
+
 // The scale of input k of a block, and what is added.
 template <class Scales>
 SLUICE_INLINE float scale_of(const Scales& s, int row, int block, int k) {
   if constexpr (kHasHalves<Scales>)
-    return to_f32(s.d[row]) * static_cast<float>(s.scale[block][row][k / 16]);
+    return to_f32(s.d[row]) * static_cast<float>(factor_of(s.scale[block][row][k / 16]));
   else if constexpr (requires { s.scale; })
     return to_f32(s.d[row]) * static_cast<float>(s.scale[block][row]);
   else
@@ -259,7 +275,7 @@ SLUICE_INLINE float min_of(const SuperScaleAndMin& s, int row, int block, int) {
   return -(to_f32(s.dmin[row]) * static_cast<float>(s.min[block][row]));
 }
 SLUICE_INLINE float min_of(const SuperScaleAndMinHalves& s, int row, int block, int k) {
-  return -(to_f32(s.dmin[row]) * static_cast<float>(s.min[block][k / 16][row]));
+  return -(to_f32(s.dmin[row]) * static_cast<float>(min_of(s.scale[block][row][k / 16])));
 }
 
 // Where in its grid an index stands.

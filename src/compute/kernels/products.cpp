@@ -195,10 +195,10 @@ struct QuantisedTile {
   static inline void add_mins_of_halves(const typename P::Scales& s, int row, int block, const BlockInput* x,
                                         Rows (&y)[C]) {
     const Rows dmin = mul_rows(load_rows(s.dmin + row), splat_rows(-1.0f));
-    const Rows first = load_rows(s.min[block][0] + row), second = load_rows(s.min[block][1] + row);
+    const HalfMins mins = mins_of_halves(s.scale[block] + row);
     for (int c = 0; c < C; ++c) {
-      const Rows of_first = mul_rows(first, splat_rows(static_cast<float>(x[c].half_sums[0])));
-      const Rows sums = fma_rows(second, splat_rows(static_cast<float>(x[c].half_sums[1])), of_first);
+      const Rows of_first = mul_rows(mins.first, splat_rows(static_cast<float>(x[c].half_sums[0])));
+      const Rows sums = fma_rows(mins.second, splat_rows(static_cast<float>(x[c].half_sums[1])), of_first);
       y[c] = fma_rows(mul_rows(dmin, splat_rows(x[c].scale)), sums, y[c]);
     }
   }
@@ -547,8 +547,8 @@ void set_products(Kernels& kernels) {
   set(WeightForm::kQ3_K, quantised<PackedQ3_K>);
   set(WeightForm::kTQ1_0, quantised<PackedTernary>);
   set(WeightForm::kTQ2_0, quantised<PackedTernary>);
-  set(WeightForm::kQ1_0, quantised<PackedTernary>);
-  set(WeightForm::kQ2_0, quantised<PackedTernary>);
+  set(WeightForm::kQ1_0, quantised<PackedQ1_0>);
+  set(WeightForm::kQ2_0, quantised<PackedQ2_0>);
   set(WeightForm::kIQ1_S, quantised<PackedIQ1>);
   set(WeightForm::kIndexedIQ1_S, by_grid<IndexedIQ1_S, WeightForm::kIndexedIQ1_S>);
   set(WeightForm::kIQ1_M, quantised<PackedIQ1>);
