@@ -14,8 +14,8 @@
 namespace {
 
 void write_models(const std::filesystem::path& directory) {
-  for (const char* architecture :
-       {"llama", "qwen2", "qwen3", "qwen2moe", "qwen3moe", "glm4moe", "deepseek2", "gpt-oss", "gemma3", "gemma4"})
+  for (const char* architecture : {"llama", "qwen2", "qwen3", "qwen2moe", "qwen3moe", "glm4moe", "deepseek2", "gpt-oss",
+                                   "gemma2", "gemma3", "gemma4", "qwen3next", "qwen35", "qwen35moe"})
     for (const char* tokenizer : {"gpt2", "llama", "gemma4"})
       write_tiny_model(sluice::test::fuzzed_model(architecture, tokenizer),
                        directory / (std::string(architecture) + "-" + tokenizer + ".gguf"));

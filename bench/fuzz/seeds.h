@@ -16,6 +16,8 @@ inline TinyModelSpec fuzzed_model(const std::string& architecture, const std::st
   spec.d_model = spec.d_ff = 2;
   spec.n_heads = spec.n_kv_heads = 1;
   spec.head_dim = 2;
+  spec.delta_key_heads = spec.delta_value_heads = 1;
+  spec.delta_head_dim = 8;
   spec.extra_tokens = 2;
   spec.tied = true;
   spec.rope_scaling = find_family(architecture)->windows.rope_base == 0.0f ? "yarn" : "linear";
