@@ -107,10 +107,10 @@ void run_ggml(benchmark::State& state, ggml_type type) {
 
 // Eight rows of SmolLM2's shape, 9 heads on 3 of keys and values, on one path: together, or as if they had none in
 // common.
-void run_attention(benchmark::State& state, bool half, bool together) {
+void run_attention(benchmark::State& state, KvType type, bool together) {
   const auto length = static_cast<int32_t>(state.range(0));
   const AttentionShape shape{9, 3, 64};
-  KvLayer kv(shape, length, half);
+  KvLayer kv(shape, length, type);
   std::vector<Cell> cells;
   const std::vector<float> values = random_values(shape.kv_width());
   for (int32_t i = 0; i < length; ++i) {
@@ -186,11 +186,11 @@ void register_all() {
   benchmark::RegisterBenchmark("delta/step", [](auto& state) { run_delta(state, /*known=*/false); });
   benchmark::RegisterBenchmark("delta/update", [](auto& state) { run_delta(state, /*known=*/true); });
   benchmark::RegisterBenchmark("delta/slot", run_slots)->ThreadRange(1, 2)->UseRealTime();
-  for (const bool half : {true, false})
+  for (const auto& [type_name, type] : {std::pair{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8_0", KvType::kQ8_0}})
     for (const bool together : {true, false}) {
-      const auto name = std::string("attention/") + (half ? "f16" : "f32") + (together ? "" : "/apart");
+      const auto name = std::string("attention/") + type_name + (together ? "" : "/apart");
       benchmark::RegisterBenchmark(name.c_str(),
-                                   [half, together](auto& state) { run_attention(state, half, together); })
+                                   [type = type, together](auto& state) { run_attention(state, type, together); })
           ->RangeMultiplier(4)
           ->Range(16, 4096);
     }

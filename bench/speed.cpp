@@ -1,7 +1,7 @@
 // How fast one StageRunner decodes and prefills: the figures that bench/vs_llama.py sets beside llama-bench.
 //
-//   speed -m FILE [--threads N] [--prompt N] [--decode N] [--repeat N] [--kv f16|f32] [--device ggml:NAME [--width-lock
-//   N]]
+//   speed -m FILE [--threads N] [--prompt N] [--decode N] [--repeat N] [--kv f16|f32|q8_0] [--device ggml:NAME
+//   [--width-lock N]]
 //
 // Prints one JSON object: medians over the repetitions.
 #include <CLI/CLI.hpp>
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
   app.add_option("--prompt", prompt, "tokens of prefill")->capture_default_str();
   app.add_option("--decode", decode, "tokens decoded after the prompt")->capture_default_str();
   app.add_option("--repeat", repeat, "repetitions")->capture_default_str();
-  app.add_option("--kv", kv, "KV type")->check(CLI::IsMember({"f16", "f32"}))->capture_default_str();
+  app.add_option("--kv", kv, "KV type")->check(CLI::IsMember({"f16", "f32", "q8_0"}))->capture_default_str();
   StageOptions options;
   app.add_option("--device", options.device, "cpu, or a device of ggml's")->capture_default_str();
   app.add_option("--width-lock", options.width_lock, "rows of its passes; 0: no lock")->capture_default_str();
@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
   const auto model = ModelFile::open(path);
   if (!model) return std::fprintf(stderr, "%s\n", model.error().message.c_str()), 2;
   options.range = {0, model->hparams().n_layers};
-  options.kv = kv == "f16" ? KvType::kF16 : KvType::kF32;
+  options.kv = kv == "f16" ? KvType::kF16 : kv == "f32" ? KvType::kF32 : KvType::kQ8_0;
   options.n_cells = prompt + decode;
   options.threads = threads;
   const auto load_start = Clock::now();

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "compute/kernels/kernels.h"
+#include "compute/kernels/packed.h"
 
 namespace sluice {
 namespace {
@@ -14,14 +15,39 @@ constexpr int64_t kLanes = 8;
 // Of every head begin on a page, if they are as wide as they mostly are.
 constexpr int32_t kTogether = 32;
 
+size_t value_bytes(KvType type) {  // without scales
+  switch (type) {
+    case KvType::kF16:
+      return sizeof(Half);
+    case KvType::kF32:
+      return sizeof(float);
+    case KvType::kQ8_0:
+      break;
+  }
+  return sizeof(int8_t);
+}
+
 int64_t round_up(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 }  // namespace
 
-KvLayer::KvLayer(const AttentionShape& shape, int32_t n_cells, bool in_f16)
-    : shape_(shape), n_cells_((n_cells + kTogether - 1) / kTogether * kTogether), in_f16_(in_f16) {
-  const size_t bytes =
-      static_cast<size_t>(n_cells_) * static_cast<size_t>(shape.kv_width()) * (in_f16 ? sizeof(Half) : sizeof(float));
+int64_t kv_bytes(KvType type, int64_t values) {
+  switch (type) {
+    case KvType::kF16:
+      return values * static_cast<int64_t>(sizeof(Half));
+    case KvType::kF32:
+      return values * static_cast<int64_t>(sizeof(float));
+    case KvType::kQ8_0:
+      break;
+  }
+  return values + (values + kernels::kBlock - 1) / kernels::kBlock * static_cast<int64_t>(sizeof(Half));
+}
+
+KvLayer::KvLayer(const AttentionShape& shape, int32_t n_cells, KvType type)
+    : shape_(shape), n_cells_((n_cells + kTogether - 1) / kTogether * kTogether), type_(type) {
+  const size_t heads = static_cast<size_t>(n_cells_) * static_cast<size_t>(shape.n_kv_heads);
+  size_t bytes = heads * static_cast<size_t>(shape.head_dim) * value_bytes(type);
+  if (type == KvType::kQ8_0) bytes += heads * static_cast<size_t>(blocks_of_head()) * sizeof(Half);
   keys_ = Memory(bytes);
   if (shape.value_in_key == 0) values_ = Memory(bytes);
 }
@@ -38,12 +64,25 @@ size_t KvLayer::place(Cell cell, int32_t kv_head) const {
          static_cast<size_t>(shape_.head_dim);
 }
 
+int64_t KvLayer::blocks_of_head() const { return (shape_.head_dim + kernels::kBlock - 1) / kernels::kBlock; }
+
+Half* KvLayer::scales(const Memory& of, Cell cell, int32_t kv_head) const {
+  const size_t values = place(Cell(0), shape_.n_kv_heads);  // of all cells
+  const size_t block =
+      place(cell, kv_head) / static_cast<size_t>(shape_.head_dim) * static_cast<size_t>(blocks_of_head());
+  return reinterpret_cast<Half*>(of.data() + values) + block;
+}
+
 void KvLayer::write(const Memory& to, Cell cell, int32_t kv_head, const float* head) {
   const size_t at = place(cell, kv_head);
-  if (in_f16_) {
-    kernels::kernels().to_halves(head, shape_.head_dim, to.as<Half>() + at);
-  } else {
-    std::copy(head, head + shape_.head_dim, to.as<float>() + at);
+  switch (type_) {
+    case KvType::kF16:
+      return kernels::kernels().to_halves(head, shape_.head_dim, to.as<Half>() + at);
+    case KvType::kF32:
+      std::copy(head, head + shape_.head_dim, to.as<float>() + at);
+      return;
+    case KvType::kQ8_0:
+      return kernels::kernels().to_bytes(head, shape_.head_dim, to.as<int8_t>() + at, scales(to, cell, kv_head));
   }
 }
 
@@ -51,28 +90,35 @@ void KvLayer::read(Part part, Cell first, int64_t n, int32_t kv_head, float* out
   const Memory& from = memory(part);
   const size_t at = place(first, kv_head);
   const int64_t values = n * shape_.head_dim;
-  if (in_f16_) {
-    kernels::kernels().from_halves(from.as<Half>() + at, values, out);
-  } else {
-    std::copy(from.as<float>() + at, from.as<float>() + at + values, out);
+  switch (type_) {
+    case KvType::kF16:
+      return kernels::kernels().from_halves(from.as<Half>() + at, values, out);
+    case KvType::kF32:
+      std::copy(from.as<float>() + at, from.as<float>() + at + values, out);
+      return;
+    case KvType::kQ8_0:
+      for (int64_t i = 0; i < n; ++i)
+        kernels::kernels().from_bytes(from.as<int8_t>() + at + i * shape_.head_dim,
+                                      scales(from, first, kv_head) + i * blocks_of_head(), shape_.head_dim,
+                                      out + i * shape_.head_dim);
+      return;
   }
 }
 
+// Of q8_0 the scales stay.
 void KvLayer::forget(Cell first, int64_t n) {
-  const size_t value_bytes = in_f16_ ? sizeof(Half) : sizeof(float);
-  const size_t bytes = static_cast<size_t>(n * shape_.head_dim) * value_bytes;
+  const size_t bytes = static_cast<size_t>(n * shape_.head_dim) * value_bytes(type_);
   for (int32_t head = 0; head < shape_.n_kv_heads; ++head)
     for (Memory* of : {&keys_, &values_})
-      if (of->size() > 0) of->forget(place(first, head) * value_bytes, bytes);
+      if (of->size() > 0) of->forget(place(first, head) * value_bytes(type_), bytes);
 }
 
 void KvLayer::fetch(Part part, Cell cell, int32_t kv_head) const {
   constexpr size_t kLine = 64;
-  const size_t value_bytes = in_f16_ ? sizeof(Half) : sizeof(float);
-  const std::byte* at = memory(part).data() + place(cell, kv_head) * value_bytes;
-  for (size_t i = 0; i < static_cast<size_t>(shape_.head_dim) * value_bytes; i += kLine) {
-    __builtin_prefetch(at + i);
-  }
+  const size_t bytes = static_cast<size_t>(shape_.head_dim) * value_bytes(type_);
+  const std::byte* at = memory(part).data() + place(cell, kv_head) * value_bytes(type_);
+  for (size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(at + i);
+  if (type_ == KvType::kQ8_0) __builtin_prefetch(scales(memory(part), cell, kv_head));
   asm volatile("");  // or GCC takes the function for one without effect and leaves the call out
 }
 

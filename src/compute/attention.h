@@ -11,6 +11,7 @@
 #include "compute/linear.h"
 #include "compute/paths.h"
 #include "compute/thread_team.h"
+#include "wire/recipe.h"
 
 namespace sluice {
 
@@ -32,11 +33,15 @@ struct AttentionShape {
   }
 };
 
-// Keys and values of one layer: [n_kv_heads][n_cells][head_dim] each, as f16 or f32: a head's lie side by
-// side, so that a pass over them runs through memory in order. Cells that are never written cost nothing.
+// Bytes of so many values of a cell, all heads of a layer together.
+int64_t kv_bytes(KvType type, int64_t values);
+
+// Keys and values of one layer: [n_kv_heads][n_cells][head_dim] each: a head's lie side by side, so that a pass over
+// them runs through memory in order. Behind those of q8_0 stand the scales of their blocks,
+// [n_kv_heads][n_cells][blocks of a head]. Cells that are never written cost nothing.
 class KvLayer {
  public:
-  KvLayer(const AttentionShape& shape, int32_t n_cells, bool in_f16);
+  KvLayer(const AttentionShape& shape, int32_t n_cells, KvType type);
 
   // k and v: [n_kv_heads * head_dim]. v isn't read where values lie in keys.
   void write(Cell cell, const float* k, const float* v);
@@ -54,12 +59,14 @@ class KvLayer {
   void fetch(Part part, Cell cell, int32_t kv_head) const;
 
  private:
-  size_t place(Cell cell, int32_t kv_head) const;
+  size_t place(Cell cell, int32_t kv_head) const;  // of its first value
+  Half* scales(const Memory& of, Cell cell, int32_t kv_head) const;
+  int64_t blocks_of_head() const;
   void write(const Memory& to, Cell cell, int32_t kv_head, const float* head);
   const Memory& memory(Part part) const { return part == Part::kKeys || shape_.value_in_key > 0 ? keys_ : values_; }
   AttentionShape shape_;
   int32_t n_cells_;
-  bool in_f16_;
+  KvType type_;
   Memory keys_, values_;
 };
 

@@ -139,7 +139,7 @@ class CpuStageRunner final : public StageRunner {
       const int32_t kv_layer = h_.kv_layer_of(i), window = h_.window_of(i);
       const bool keeps = !w.mixed && kv_layer == i;
       if (kv_layer != i) w.k = w.v = w.k_norm = {};
-      KvLayer cells(block_.shape(window > 0), keeps ? options_.n_cells : 0, options_.kv == KvType::kF16);
+      KvLayer cells(block_.shape(window > 0), keeps ? options_.n_cells : 0, options_.kv);
       SLUICE_TRY(Layer layer, make_layer(packer(), w, std::move(cells), h_.mixture));
       if (layer.delta) layer.delta->index = n_folded++;
       if (layer.per_layer) layer.per_layer->at = std::ssize(layers_) * h_.d_per_layer;

@@ -48,6 +48,8 @@ int32_t ggml_pass_rows(int64_t n) {
 
 Result<std::unique_ptr<GgmlLayers>> GgmlLayers::create(const ModelFile& model, const StageOptions& options,
                                                        std::vector<GgmlPart> parts) {
+  if (options.kv == KvType::kQ8_0)
+    return input_error(options.device + ": --kv q8_0 is for processors: f16 or f32 here");
   SLUICE_TRY(GgmlDevice device, GgmlDevice::open(options.device, options.threads));
   SLUICE_TRY(const StageWeights weights, model.map(options.range, /*with_embedding=*/false, options.with_head));
   std::unique_ptr<GgmlLayers> layers(new GgmlLayers(std::move(device), model, options, std::move(parts)));

@@ -47,6 +47,15 @@ Price::Price(std::span<Request* const> requests, const Room& target) : requests_
   seconds_per_token_ = time_between_tokens(requests, target, fills_);
 }
 
+// What a guess saves that is right for sure. Where methods fill the pipeline, one that is left out may enter the next
+// batch: then it would have saved the time between batches. Or others go first until its parent's verdict is there:
+// then the time between tokens. How often either is so nobody knows, so the geometric mean counts.
+double Price::gain(size_t anyway) const {
+  const double between_batches = room_.times->seconds(static_cast<int32_t>(std::max<size_t>(anyway, 1)));
+  if (!fills_ || between_batches <= 0.0) return seconds_per_token_;
+  return std::min(seconds_per_token_, std::sqrt(seconds_per_token_ * between_batches));
+}
+
 // What a pass costs all who wait for it, in passes of a stage. A row holds up every verdict of its own batch in each
 // stage, for as long as no other batch is there before it. Where methods fill the pipeline, batches follow one another
 // closely behind the slowest of them: K batches of x_1 … x_K seconds are through n stages after sum(x) + (n - 1)
@@ -90,7 +99,7 @@ size_t Price::worthwhile(size_t anyway, std::span<const double> chances) const {
   if (!room_.knows_times && anyway > 0 && fills_) return 0;
   const double sure = verdict(anyway, chances);
   const auto pay_of = [&](size_t base, std::span<const double> of, bool widest) {
-    const double seconds_per_gain = seconds_per_token_ / (policy::kMargin * passes(sure, widest));
+    const double seconds_per_gain = gain(anyway) / (policy::kMargin * passes(sure, widest));
     return room_.times->best_addition(static_cast<int32_t>(base), of, seconds_per_gain);
   };
   const size_t n_covered = covered(anyway, chances.size()), n_known = known(anyway, n_covered, chances.size());
@@ -103,14 +112,14 @@ size_t Price::worthwhile(size_t anyway, std::span<const double> chances) const {
 }
 
 double Price::saved(size_t anyway, std::span<const double> chances) const {
-  const double gain = seconds_per_token_ * std::accumulate(chances.begin(), chances.end(), 0.0);
-  if (anyway == 0) return gain;  // else nothing would enter
+  const double gained = gain(anyway) * std::accumulate(chances.begin(), chances.end(), 0.0);
+  if (anyway == 0) return gained;  // else nothing would enter
   const auto seconds = [&](size_t more) { return room_.times->seconds(static_cast<int32_t>(anyway + more)); };
   const size_t n_covered = covered(anyway, chances.size()), n_known = known(anyway, n_covered, chances.size());
   const double widens = seconds(n_known) - seconds(n_covered), others = seconds(chances.size()) - seconds(0) - widens;
   const double cost =
       passes(1.0, /*widest=*/false) * others + passes(verdict(anyway, chances), /*widest=*/true) * widens;
-  return std::max(0.0, gain - cost);
+  return std::max(0.0, gained - cost);
 }
 
 }  // namespace sluice

@@ -15,7 +15,7 @@ class Price {
   // Of the requests that run now. REQUIRES: they and the room outlive this.
   Price(std::span<Request* const> requests, const Room& target);
 
-  // The time between tokens of all requests together: what a row saves that is right for sure.
+  // The time between tokens of all requests together: what a guess saves, at the most, that is right for sure.
   double seconds_per_token() const { return seconds_per_token_; }
 
   // The log of the least probability with which a guess can pay beside the rows that enter `anyway`, in a batch of
@@ -30,6 +30,7 @@ class Price {
   double saved(size_t anyway, std::span<const double> chances) const;
 
  private:
+  double gain(size_t anyway) const;
   double passes(double verdict, bool widest) const;
   size_t covered(size_t anyway, size_t more) const;
   size_t known(size_t anyway, size_t n_covered, size_t more) const;

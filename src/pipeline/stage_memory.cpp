@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/half.h"
+#include "compute/attention.h"
 #include "compute/folded_states.h"
 #include "compute/packed_size.h"
 #include "model/tensor_table.h"
@@ -14,8 +14,6 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kBookkeeping = 64;  // of a stage: the cell's parent, position and place in paths
-
-int64_t bytes_of_value(KvType kv) { return static_cast<int64_t>(kv == KvType::kF32 ? sizeof(float) : sizeof(Half)); }
 
 uint64_t bytes_of(const ModelFile& model, const char* name) {
   for (const ModelFile::TensorSummary& tensor : model.tensors())
@@ -28,7 +26,7 @@ uint64_t bytes_of(const ModelFile& model, const char* name) {
 int64_t bytes_of_cell(const HyperParameters& h, KvType kv, LayerRange stage) {
   int64_t values = 0;
   for (int32_t layer = stage.first; layer < stage.last; ++layer) values += h.values_of_cell(layer);
-  return values * bytes_of_value(kv) + kBookkeeping;
+  return kv_bytes(kv, values) + kBookkeeping;
 }
 
 WindowMemory window_memory(const HyperParameters& h, KvType kv, LayerRange stage, int64_t cells, int64_t guesses) {
@@ -37,7 +35,7 @@ WindowMemory window_memory(const HyperParameters& h, KvType kv, LayerRange stage
   int64_t values = 0;
   for (int32_t layer = stage.first; layer < stage.last; ++layer)
     if (h.window_of(layer) > 0) values += h.values_of_cell(layer);
-  return {.bytes_of_cell = values * bytes_of_value(kv), .cells = kept};
+  return {.bytes_of_cell = kv_bytes(kv, values), .cells = kept};
 }
 
 int64_t bytes_of_cell(const HyperParameters& h, KvType kv, int32_t n_stages) {

@@ -55,6 +55,8 @@ Status check_devices(const SessionOptions& options) {
   const bool mixed = std::ranges::adjacent_find(devices, std::not_equal_to<>()) != devices.end();
   if (options.width_lock != kWidthLock && !others && options.draft_device == kCpuDevice && options.hosts.empty())
     return input_error("--width-lock is for devices of ggml's, and there is none: add --device, or leave it out");
+  if (options.kv == KvType::kQ8_0 && (others || options.draft_device != kCpuDevice))
+    return input_error("--kv q8_0 is for processors: leave it out, or --device and --draft-device");
   if (mixed && options.lazy())
     return input_error(
         "--compute lazy and stored compute all layers on one device, and --device names several: give one");

@@ -30,7 +30,7 @@ enum class Compute : uint8_t { kFull, kLazy, kStored };
 inline constexpr Choice<Compute> kComputes[] = {
     {"full", Compute::kFull}, {"lazy", Compute::kLazy}, {"stored", Compute::kStored}};
 
-inline constexpr Choice<KvType> kKvTypes[] = {{"f16", KvType::kF16}, {"f32", KvType::kF32}};
+inline constexpr Choice<KvType> kKvTypes[] = {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"q8_0", KvType::kQ8_0}};
 inline constexpr Choice<Activations> kActivations[] = {{"f32", Activations::kF32}, {"f16", Activations::kF16}};
 
 // A rule of verification has two names: which lossless one it is, and which lossy one.

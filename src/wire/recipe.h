@@ -12,7 +12,8 @@
 
 namespace sluice {
 
-enum class KvType : uint8_t { kF16, kF32 };
+// kQ8_0: bytes in blocks of 32 of a head with a scale each, as ggml's type of that name; on processors alone.
+enum class KvType : uint8_t { kF16, kF32, kQ8_0 };
 
 // How hidden states go from a stage to the next. With kF16 they are rounded there, on every executor, so the text is
 // another one; which, the cuts say.

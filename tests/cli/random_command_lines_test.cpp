@@ -57,7 +57,7 @@ class CommandLines {
     words.push_back(option);
     if (option == "--executor") words.push_back(one_of({"threads", "virtual", "v"}));
     if (option == "--compute") words.push_back(one_of({"full", "lazy", "l"}));
-    if (option == "--kv") words.push_back(one_of({"f16", "f32", "f8"}));
+    if (option == "--kv") words.push_back(one_of({"f16", "f32", "q8_0", "f8"}));
     if (option == "--profile") words.push_back(one_of({"uniform", "local", "/", "none"}));
     if (option == "--method") words.push_back(one_of({"auto", "ar", "specpipe", "none"}));
     if (option == "--source") words.push_back(one_of({"ngram", "none", "ngram,none"}));

@@ -26,14 +26,14 @@ struct Scene {
   std::vector<float> sinks;
 
   // The first `n_committed` positions as committed cells, the rest as a branch; cells shuffled by `seed`.
-  std::vector<float> run(bool half, int32_t n_committed, uint64_t seed, int n_parts = 1) const {
+  std::vector<float> run(KvType type, int32_t n_committed, uint64_t seed, int n_parts = 1) const {
     const int32_t n_cells = 3 * length;
     std::vector<Cell> all;
     for (int32_t i = 0; i < n_cells; ++i) all.push_back(Cell(i));
     Dice dice(seed);
     for (int32_t i = n_cells - 1; i > 0; --i)
       std::swap(all[static_cast<size_t>(i)], all[static_cast<size_t>(dice.below(i + 1))]);
-    KvLayer kv(shape, n_cells, half);
+    KvLayer kv(shape, n_cells, type);
     const auto width = static_cast<size_t>(shape.kv_width());
     const std::vector<float> junk(width, 1e4f);
     for (const Cell cell : all) kv.write(cell, junk.data(), junk.data());
@@ -102,9 +102,9 @@ TEST(TreeAttention, AgreesWithDoublePrecision) {
     for (const int32_t length : {1, 2, 7, 8, 9, 100}) {
       const Scene scene(shape, length, 5);
       const std::vector<double> expected = scene.reference();
-      for (const bool half : {false, true}) {
-        const std::vector<float> out = scene.run(half, length / 2, 1);
-        for (size_t i = 0; i < out.size(); ++i) EXPECT_NEAR(out[i], expected[i], half ? 5e-3 : 5e-6);
+      for (const auto& [type, error] : {std::pair{KvType::kF32, 5e-6}, {KvType::kF16, 5e-3}, {KvType::kQ8_0, 5e-2}}) {
+        const std::vector<float> out = scene.run(type, length / 2, 1);
+        for (size_t i = 0; i < out.size(); ++i) EXPECT_NEAR(out[i], expected[i], error);
       }
     }
   }
@@ -118,10 +118,10 @@ TEST(TreeAttention, WithWindowsAndSinksAgreesWithDoublePrecisionAndKeepsItsBits)
         scene.window = window;
         if (window != 13) scene.sinks = Dice(7).normals(static_cast<size_t>(shape.n_heads));
         const std::vector<double> expected = scene.reference();
-        const std::vector<float> plain = scene.run(/*half=*/false, length, 1);
+        const std::vector<float> plain = scene.run(KvType::kF32, length, 1);
         for (size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(plain[i], expected[i], 5e-6);
         for (const uint64_t seed : {2, 3, 4, 5, 6})
-          EXPECT_EQ(scene.run(/*half=*/false, length * static_cast<int32_t>(seed - 2) / 4, seed, 2), plain)
+          EXPECT_EQ(scene.run(KvType::kF32, length * static_cast<int32_t>(seed - 2) / 4, seed, 2), plain)
               << length << " positions, window " << window;
       }
     }
@@ -131,13 +131,13 @@ TEST(TreeAttention, WithWindowsAndSinksAgreesWithDoublePrecisionAndKeepsItsBits)
 TEST(TreeAttention, GivesTheSameBitsWhereverTheCellsLieAndHoweverHeadsAreDivided) {
   for (const AttentionShape& shape : kShapes) {
     const Scene scene(shape, 37, 8);
-    for (const bool half : {false, true}) {
-      const std::vector<float> plain = scene.run(half, 37, 1);
-      EXPECT_EQ(scene.run(half, 0, 2), plain);
-      EXPECT_EQ(scene.run(half, 11, 3), plain);
-      EXPECT_EQ(scene.run(half, 36, 4, /*n_parts=*/2), plain);
-      EXPECT_EQ(scene.run(half, 20, 5, /*n_parts=*/3), plain);
-      EXPECT_EQ(scene.run(half, 33, 6), plain);
+    for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kQ8_0}) {
+      const std::vector<float> plain = scene.run(type, 37, 1);
+      EXPECT_EQ(scene.run(type, 0, 2), plain);
+      EXPECT_EQ(scene.run(type, 11, 3), plain);
+      EXPECT_EQ(scene.run(type, 36, 4, /*n_parts=*/2), plain);
+      EXPECT_EQ(scene.run(type, 20, 5, /*n_parts=*/3), plain);
+      EXPECT_EQ(scene.run(type, 33, 6), plain);
     }
   }
 }

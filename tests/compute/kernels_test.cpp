@@ -183,6 +183,30 @@ TEST(Kernels, HalvesConvertExactlyAndRoundToEven) {
   });
 }
 
+// Half a step of 127 off, and what rounding the step to f16 adds; blocks of zeros, of one value, of very small ones.
+TEST(Kernels, BytesInBlocksAreAsNearAsTheirScaleAllows) {
+  constexpr size_t kLength = 32 * 40 + 13;
+  std::vector<float> values = Dice(5).normals(kLength);
+  for (size_t i = 0; i < kLength; ++i) values[i] *= std::ldexp(1.0f, static_cast<int>(i / 32 % 20) - 10);
+  for (size_t i = 0; i < 32; ++i) values[i] = 0.0f;
+  for (size_t i = 33; i < 64; ++i) values[i] = 0.0f;
+  on_every_instruction_set([&](const Kernels& k) {
+    std::vector<int8_t> bytes(kLength);
+    std::vector<Half> scales(41);
+    std::vector<float> back(kLength);
+    k.to_bytes(values.data(), kLength, bytes.data(), scales.data());
+    k.from_bytes(bytes.data(), scales.data(), kLength, back.data());
+    for (size_t first = 0; first < kLength; first += 32) {
+      float largest = 0.0f;
+      for (size_t i = first; i < std::min(first + 32, kLength); ++i) largest = std::max(largest, std::fabs(values[i]));
+      for (size_t i = first; i < std::min(first + 32, kLength); ++i)
+        EXPECT_NEAR(back[i], values[i], largest * (0.501f / 127.0f + 0x1p-11f)) << i;
+    }
+    EXPECT_EQ(back[0], 0.0f);
+    EXPECT_EQ(bytes[32], values[32] > 0.0f ? 127 : -127);
+  });
+}
+
 template <class T>
 std::vector<uint8_t> bytes_of(const std::vector<T>& values) {
   const auto* first = reinterpret_cast<const uint8_t*>(values.data());
@@ -207,7 +231,12 @@ std::vector<std::vector<uint8_t>> results(const Kernels& k) {
     k.softmax(shares.data(), length);
     std::vector<Half> halves(n);
     k.to_halves(x.data(), length, halves.data());
-    for (const auto& floats : {out, gate, clamped, gelu, capped, shares}) all.push_back(bytes_of(floats));
+    std::vector<int8_t> bytes(n);
+    std::vector<Half> scales((n + 31) / 32);
+    std::vector<float> back(n);
+    k.to_bytes(x.data(), length, bytes.data(), scales.data());
+    k.from_bytes(bytes.data(), scales.data(), length, back.data());
+    for (const auto& floats : {out, gate, clamped, gelu, capped, shares, back}) all.push_back(bytes_of(floats));
     all.push_back(bytes_of(halves));
   }
   for (const size_t padded : {8u, 24u, 64u, 128u, 136u}) {

@@ -44,7 +44,7 @@ TEST_P(Families, SpecPipeGivesTheTokensOfPlainDecoding) {
                             .rope_scaling = kind.rope_scaling};
   const Opened& opened = open_tiny(kind.name(), kind.experts ? with_experts(dense, kind.architecture) : dense);
   int64_t hits = 0, flushes = 0;
-  for (const KvType kv : {KvType::kF16, KvType::kF32}) {
+  for (const KvType kv : {KvType::kF16, KvType::kF32, KvType::kQ8_0}) {
     for (const float temperature : {0.0f, 1.0f}) {
       RequestSpec spec;
       for (const char c : std::string("abcabcabcabcab")) spec.prompt.push_back(3 + c);

@@ -104,7 +104,7 @@ PipelineSpec random_setup(Dice& dice, const Opened& target, uint64_t seed) {
   setup.jitter = {.amount = dice.pick({0.0, 0.1, 1.0, 10.0}), .seed = seed};
   setup.context = dice.pick({64, 96});
   if (target.model.hparams().window > 0) setup.context *= 4;  // much more than a window
-  setup.kv = dice.pick({KvType::kF16, KvType::kF32});
+  setup.kv = dice.pick({KvType::kF16, KvType::kF32, KvType::kQ8_0});
   setup.n_cells = 3 * setup.context + dice.pick({0, 1, 10, 100, 1000});  // from no room for guesses to plenty
   // States of up to three requests at a time, checkpoints in nearly all prompts.
   setup.folding = {

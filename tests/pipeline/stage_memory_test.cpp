@@ -75,6 +75,7 @@ TEST(StageMemory, OfOneLongTextLayersWithAWindowHoldItsEndAlone) {
   const auto windows = window_memory(h, KvType::kF16, {0, 3}, cells, 300);
   EXPECT_EQ(windows.bytes_of_cell, 2 * 2 * h.values_of_cell(0));
   EXPECT_EQ(windows.cells, kept);
+  EXPECT_EQ(window_memory(h, KvType::kQ8_0, {0, 3}, cells, 300).bytes_of_cell, 17 * windows.bytes_of_cell / 32);
   EXPECT_EQ(window_memory(h, KvType::kF16, {0, 3}, kept, 300).bytes(), 0) << "all of a short one";
   EXPECT_EQ(window_memory(open({}).hparams(), KvType::kF16, {0, 4}, cells, 300).bytes(), 0);
 }

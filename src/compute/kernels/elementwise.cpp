@@ -1,4 +1,7 @@
+#include <bit>
+
 #include "base/math.h"
+#include "compute/kernels/packed.h"
 #include "compute/kernels/parts.h"
 #include "compute/kernels/simd.h"
 
@@ -157,6 +160,35 @@ void from_halves(const Half* x, int64_t n, float* out) {
   for (int64_t i = whole; i < n; ++i) out[i] = to_f32(x[i]);
 }
 
+// The value of an integer so near 0 is its lowest bits, as 1.5 * 2^23 is added.
+inline void block_to_bytes(const float* x, int n, int8_t* out, Half* scale) {
+  uint32_t most = 0;  // of |x| as bits, which rise with it
+  for (int k = 0; k < n; ++k) {
+    const uint32_t bits = std::bit_cast<uint32_t>(x[k]) & 0x7FFFFFFFu;
+    most = bits > most ? bits : most;
+  }
+  const float largest = std::bit_cast<float>(most);
+  const float per_value = largest > 1e-30f ? 127.0f / largest : 0.0f;
+  constexpr float kRound = 12582912.0f;
+  for (int k = 0; k < n; ++k)
+    out[k] = static_cast<int8_t>(std::bit_cast<uint32_t>(x[k] * per_value + kRound) - std::bit_cast<uint32_t>(kRound));
+  *scale = to_half(largest / 127.0f);
+}
+
+void to_bytes(const float* x, int64_t n, int8_t* out, Half* scales) {
+  for (; n >= kBlock; n -= kBlock, x += kBlock, out += kBlock) block_to_bytes(x, kBlock, out, scales++);
+  if (n > 0) block_to_bytes(x, static_cast<int>(n), out, scales);
+}
+
+inline void block_from_bytes(const int8_t* q, int n, float scale, float* out) {
+  for (int k = 0; k < n; ++k) out[k] = scale * static_cast<float>(q[k]);
+}
+
+void from_bytes(const int8_t* q, const Half* scales, int64_t n, float* out) {
+  for (; n >= kBlock; n -= kBlock, q += kBlock, out += kBlock) block_from_bytes(q, kBlock, to_f32(*scales++), out);
+  if (n > 0) block_from_bytes(q, static_cast<int>(n), to_f32(*scales), out);
+}
+
 }  // namespace
 
 void set_elementwise(Kernels& kernels) {
@@ -174,6 +206,8 @@ void set_elementwise(Kernels& kernels) {
   kernels.short_convolution = short_convolution;
   kernels.to_halves = to_halves;
   kernels.from_halves = from_halves;
+  kernels.to_bytes = to_bytes;
+  kernels.from_bytes = from_bytes;
 }
 
 }  // namespace sluice::kernels::SLUICE_ISA

@@ -127,6 +127,10 @@ struct Kernels {
                             float* out);
   void (*to_halves)(const float* x, int64_t n, Half* out);
   void (*from_halves)(const Half* x, int64_t n, float* out);
+  // Blocks of 32 values, the last of what is left: scale = max |x| / 127, rounded to f16 when the bytes are known;
+  // out[i] = round(x[i] * (127 / max |x|)), 0 where that is at most 1e-30. And back: scale * q.
+  void (*to_bytes)(const float* x, int64_t n, int8_t* out, Half* scales);
+  void (*from_bytes)(const int8_t* q, const Half* scales, int64_t n, float* out);
 };
 
 }  // namespace sluice::kernels

@@ -25,7 +25,7 @@ Status HeadLayers::prepare(int32_t n_cells) {
   const auto readable = [&](const Linear& linear) { block_.reserve(formats_of({&linear}), linear.n_in()); };
   for (const LayerWeights& w : weights_.layers) {
     SLUICE_TRY(Layer layer,
-               make_layer(pack, w, KvLayer(block_.shape(), n_cells, /*half=*/false), parameters_.hparams.mixture));
+               make_layer(pack, w, KvLayer(block_.shape(), n_cells, KvType::kF32), parameters_.hparams.mixture));
     block_.reserve(layer);
     layers_.push_back(std::move(layer));
   }
