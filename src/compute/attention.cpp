@@ -96,12 +96,14 @@ void KvLayer::read(Part part, Cell first, int64_t n, int32_t kv_head, float* out
     case KvType::kF32:
       std::copy(from.as<float>() + at, from.as<float>() + at + values, out);
       return;
-    case KvType::kQ8_0:
-      for (int64_t i = 0; i < n; ++i)
+    case KvType::kQ8_0: {  // of whole blocks alone the next cell's follow
+      const int64_t at_once = shape_.head_dim % kernels::kBlock == 0 ? n : 1;
+      for (int64_t i = 0; i < n; i += at_once)
         kernels::kernels().from_bytes(from.as<int8_t>() + at + i * shape_.head_dim,
-                                      scales(from, first, kv_head) + i * blocks_of_head(), shape_.head_dim,
+                                      scales(from, first, kv_head) + i * blocks_of_head(), at_once * shape_.head_dim,
                                       out + i * shape_.head_dim);
       return;
+    }
   }
 }
 

@@ -187,7 +187,7 @@ TEST(Kernels, HalvesConvertExactlyAndRoundToEven) {
 TEST(Kernels, BytesInBlocksAreAsNearAsTheirScaleAllows) {
   constexpr size_t kLength = 32 * 40 + 13;
   std::vector<float> values = Dice(5).normals(kLength);
-  for (size_t i = 0; i < kLength; ++i) values[i] *= std::ldexp(1.0f, static_cast<int>(i / 32 % 20) - 10);
+  for (size_t i = 0; i < kLength; ++i) values[i] *= std::ldexp(1.0f, static_cast<int>(i / 32 % 20) - 2);
   for (size_t i = 0; i < 32; ++i) values[i] = 0.0f;
   for (size_t i = 33; i < 64; ++i) values[i] = 0.0f;
   on_every_instruction_set([&](const Kernels& k) {
