@@ -94,9 +94,28 @@ double Price::floor(size_t anyway, size_t most) const {
                   seconds_per_token_);  // -inf for a price of 0
 }
 
+// How many of them one request should enter at a time, where its batches follow one another closely through n stages.
+// Row by row it may pay to join a batch, since others are as wide, but then all take longer. Of guesses that come true
+// R at a time on average, k a batch, R take R / k + n batches of t(k) seconds each: the k is best with the least t(k)
+// (1 / k + n / R), and R makes a path of n guesses exp(-n / R) likely. So a k-th row should enter if its chance says
+// so.
+size_t Price::abreast(size_t anyway, std::span<const double> chances) const {
+  if (!fills_ || room_.stages == 1 || requests_.size() > 1 || anyway > 1) return chances.size();
+  size_t rows = 1;
+  const auto seconds_a_guess = [&](size_t k, double flushes) {
+    return room_.times->seconds(static_cast<int32_t>(k)) * (1.0 / static_cast<double>(k) + flushes);
+  };
+  for (; rows < anyway + chances.size(); ++rows) {
+    const double flushes = -std::log(chances[rows - anyway]);
+    if (seconds_a_guess(rows + 1, flushes) > seconds_a_guess(rows, flushes)) break;
+  }
+  return std::min(rows - anyway, chances.size());
+}
+
 size_t Price::worthwhile(size_t anyway, std::span<const double> chances) const {
   // What the rows cost that enter anyway must be known before it can be said what more of them cost.
   if (!room_.knows_times && anyway > 0 && fills_) return 0;
+  chances = chances.first(abreast(anyway, chances));
   const double sure = verdict(anyway, chances);
   const auto pay_of = [&](size_t base, std::span<const double> of, bool widest) {
     const double seconds_per_gain = gain(anyway) / (policy::kMargin * passes(sure, widest));

@@ -30,6 +30,7 @@ class Price {
   double saved(size_t anyway, std::span<const double> chances) const;
 
  private:
+  size_t abreast(size_t anyway, std::span<const double> chances) const;
   double gain(size_t anyway) const;
   double passes(double verdict, bool widest) const;
   size_t covered(size_t anyway, size_t more) const;

@@ -362,7 +362,7 @@ TEST(Price, OfARowBesideARootIsThatOfAllStages) {
   constexpr const char* kExperts = R"({"name": "experts", "description": "made up", "source": "made up",
     "stage": {"points": [[1, 0.01], [256, 0.01]]}, "experts": {"of": 128, "used": 8, "share": 0.8},
     "draft": {"points": [[1, 0.0001]]}, "link": {"latency": 1e-6, "bandwidth": 1e12}})";
-  const auto seconds = [&](const char* method) {
+  const auto seconds = [&](const char* method, int32_t width) {
     double sum = 0.0;
     for (const char* text :
          {"abcabcabc", "to be or not to be", "the quick brown fox", "xyzxyzxyzx", "a b a c a d a e"}) {
@@ -370,7 +370,7 @@ TEST(Price, OfARowBesideARootIsThatOfAllStages) {
         const auto engine = make_engine(six_layers(), {.stages = 6, .profile = kExperts, .n_cells = 3000});
         RequestSpec spec = ask(text, 150, method);
         spec.sampling.temperature = temperature;
-        spec.method_options.width = 16;
+        spec.method_options.width = width;
         submit(*engine, spec);
         finish(*engine);
         sum += engine->now();
@@ -378,8 +378,11 @@ TEST(Price, OfARowBesideARootIsThatOfAllStages) {
     }
     return sum;
   };
-  const double plain = seconds("ar");
-  for (const char* method : {"specpipe", "surge"}) EXPECT_LT(seconds(method), plain) << method;
+  const double plain = seconds("ar", 1), narrow = seconds("surge", 1), wide = seconds("surge", 16);
+  EXPECT_LT(seconds("specpipe", 16), plain);
+  EXPECT_LT(wide, plain);
+  EXPECT_LT(wide, 1.03 * narrow) << "more rows may enter, but need not";
+  RecordProperty("wide_over_narrow", std::to_string(wide / narrow));
 }
 
 // Where no guess pays the roots enter at every step none the less, all of them together.
