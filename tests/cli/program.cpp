@@ -87,6 +87,10 @@ Program::~Program() {
   }
 }
 
+// Milliseconds after which a program that says nothing counts as one that hangs; a sanitizer on a busy machine takes
+// more than a minute over what is a few seconds' work.
+constexpr int kSilence = 300'000;
+
 bool Program::read_some(int timeout_ms) {
   pollfd poll_out{out_, POLLIN, 0};
   if (out_ < 0 || ::poll(&poll_out, 1, timeout_ms) <= 0) return false;
@@ -97,12 +101,12 @@ bool Program::read_some(int timeout_ms) {
 }
 
 void Program::read_at_least(size_t n) {
-  while (text_.size() < n && read_some(60'000)) {
+  while (text_.size() < n && read_some(kSilence)) {
   }
 }
 
 std::string Program::read_line() {
-  while (text_.find('\n') == text_.npos && read_some(60'000)) {
+  while (text_.find('\n') == text_.npos && read_some(kSilence)) {
   }
   return text_.substr(0, text_.find('\n'));
 }
@@ -115,7 +119,7 @@ void Program::close_out() {
 void Program::signal(int number) { ::kill(pid_, number); }
 
 Ran Program::wait() {
-  while (read_some(60'000)) {
+  while (read_some(kSilence)) {
   }
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   int state = 0;
