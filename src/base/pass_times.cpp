@@ -109,8 +109,9 @@ double PassTimes::without(size_t kind) const {
 
 // After a change of the kind of so many rows.
 void PassTimes::smooth_around(double rows) {
-  for (Kind& near : seen_)
-    if (near.rows < 2 * rows && rows < 2 * near.rows) near.smooth = smoothed(near);
+  for (auto near = seen_.begin() + (beyond(rows / 2) - seen_.cbegin()); near != seen_.end() && near->rows < 2 * rows;
+       ++near)
+    near->smooth = smoothed(*near);
 }
 
 // The kind's own time where the line is further from it than its error explains: there the cost of a row changes.
@@ -125,10 +126,10 @@ double PassTimes::smoothed(const Kind& kind) const {
 // (a local linear regression), where it passes `rows`.
 double PassTimes::on_line(double rows) const {
   double weights = 0, x = 0, y = 0, xx = 0, xy = 0;  // sums; x: from `rows`
-  for (const Kind& kind : seen_) {
+  for (auto near = beyond(rows / 2); near != seen_.end() && near->rows < 2 * rows; ++near) {
+    const Kind& kind = *near;
     const double ratio = std::min(kind.rows, rows) / std::max(kind.rows, rows);
     const double weight = (2 * ratio - 1) * static_cast<double>(std::min(kind.n, kMostOnLine));
-    if (weight <= 0) continue;
     const double away = kind.rows - rows;
     weights += weight, x += weight * away, y += weight * kind.seconds;
     xx += weight * away * away, xy += weight * away * kind.seconds;
@@ -175,6 +176,11 @@ PassTimes::Kinds::const_iterator PassTimes::by_widest(int32_t widest) const {
 // The first width that is not less; the end if there is none.
 PassTimes::Kinds::const_iterator PassTimes::at_least(int32_t rows) const {
   return std::lower_bound(seen_.begin(), seen_.end(), rows, [](const Kind& k, int32_t r) { return k.rows < r; });
+}
+
+// The first width that is more; the end if there is none.
+PassTimes::Kinds::const_iterator PassTimes::beyond(double rows) const {
+  return std::upper_bound(seen_.begin(), seen_.end(), rows, [](double r, const Kind& k) { return r < k.rows; });
 }
 
 // At the usual pace; above: at_least(rows).

@@ -76,6 +76,7 @@ class PassTimes {
   using Kinds = std::vector<Kind>;
   Kinds::const_iterator by_widest(int32_t widest) const;
   Kinds::const_iterator at_least(int32_t rows) const;
+  Kinds::const_iterator beyond(double rows) const;
   double usual(int32_t rows, Kinds::const_iterator above, double Kind::*time) const;
   double error(const Kind& kind) const;
   bool stale(int32_t rows) const;

@@ -48,6 +48,7 @@ Batch write_batch(Lane& lane, BatchId id, std::span<const Planned> plan) {
   Batch batch;
   batch.id = id;
   batch.updates = lane.tell(plan);
+  batch.rows.reserve(plan.size());
   for (const Planned& planned : plan) {
     Request& request = *planned.request;
     batch.rows.push_back({.sequence = request.sequence,

@@ -130,7 +130,7 @@ Proposals Drafting::ask(std::span<Request* const> requests, std::span<const Room
     // would answer at once.
     const bool none_pays = bar.floor - doubt >= 0.0 && !bar.first_is_free;
     if (from_within && (none_pays || !answers_pay)) {
-      if (request.root_waits() && idle.first_stage) proposals.rows.push_back({&request, root, turn});
+      if (request.root_waits() && idle.first_stage) proposals.rows.push_back({&request, root, turn, /*root=*/true});
       continue;
     }
     const bool proposes = from_within && idle.first_stage;
@@ -150,7 +150,7 @@ void Drafting::ask(Request& request, uint32_t turn, const Idle& idle, double dou
   const auto plan = [&](NodeId id) {
     const auto& node = speculation.tree.node(id);
     const int32_t guesses = node.position - speculation.tree.root().position;  // on its path, each to be right
-    return Planned{&request, id, turn, node.log_path + guesses * doubt};
+    return Planned{&request, id, turn, guesses == 0, node.log_path + guesses * doubt};
   };
   try {
     const Proposal proposal = propose_all(request, idle);

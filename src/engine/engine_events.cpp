@@ -1,5 +1,4 @@
 // What comes in: verdicts, guesses, reports.
-#include <set>
 #include <utility>
 
 #include "engine/engine.h"
@@ -70,13 +69,12 @@ Lane& Engine::lane_of(ModelId model) {
 
 void Engine::handle_verdicts(const Outcome& outcome) {
   target().traffic().came_out(outcome, executor_->now());
-  std::set<RequestId> counted;
   for (const Accepted& accepted : outcome.accepted) {
     Request* const holder = admission_.holder(accepted.sequence);
     if (holder == nullptr) continue;  // released meanwhile
     Request& request = *holder;
     if (request.finish != Finish::kNone || outcome.batch < request.first_batch) continue;
-    request.stats.verifications += counted.insert(request.id).second;
+    if (request.last_verified != outcome.batch) ++request.stats.verifications;
     try {
       accept(request, accepted);
     } catch (const std::exception& error) {

@@ -118,6 +118,7 @@ void Engine::send(Lane& lane, const std::vector<Planned>& plan) {
   Traffic::Flight flight{.batch = batch.id, .submitted = now, .n_rows = static_cast<int32_t>(plan.size())};
   for (const Planned& planned : plan) {
     flight.prompts = flight.prompts || !planned.node.valid();
+    flight.alive += planned.node.valid();
     if (lane.model() != kTarget) flight.rows.push_back({planned.request->id, planned.node});
   }
   for (size_t i = 0; i < plan.size(); ++i)

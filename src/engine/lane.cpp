@@ -13,6 +13,7 @@ Room Lane::room(bool prompts, double now) const {
           .spare_cells = cells_.available() - std::min(cells_.available(), promised_),
           .stages = traffic_.stages().size(),
           .under_way = traffic_.under_way().size(),
+          .widest_alive = traffic_.widest_alive(),
           .times = &traffic_.times(),
           .prompt_times = &traffic_.prompt_times(),
           .knows_times = traffic_.knows_times(),
@@ -118,10 +119,16 @@ void Lane::commit(Request& request, NodeId node) {
 }
 
 void Lane::prune(Request& request, std::span<const NodeId> nodes) {
+  BatchId entered;
+  Traffic::Flight* flight = nullptr;  // with which
   for (const NodeId node : nodes) {
     const Resident* resident = there(request).find(node);
     if (resident == nullptr) continue;
-    if (traffic_.holds(resident->batch)) dead_.dead.push_back({resident->batch, resident->row});
+    if (resident->batch != entered) flight = traffic_.flight(entered = resident->batch);
+    if (flight != nullptr) {
+      --flight->alive;
+      dead_.dead.push_back({resident->batch, resident->row});
+    }
     cells_.give_back(request.sequence, resident->cell);
     there(request).leave(node);
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 
 #include "engine/policy.h"
@@ -28,20 +27,9 @@ double time_between_tokens(std::span<Request* const> requests, const Room& room,
   return pass * static_cast<double>(room.stages) / at_once;
 }
 
-// Of the batches under way, by their rows on paths that may still come true.
-size_t widest_under_way(std::span<Request* const> requests) {
-  std::map<BatchId, size_t> rows;
-  size_t widest = 0;
-  for (const Request* request : requests)
-    for (const auto& node : request->speculation.tree.nodes())
-      if (const Resident* there = request->speculation.target.find(node.id))
-        widest = std::max(widest, ++rows[there->batch]);
-  return widest;
-}
-
 }  // namespace
 
-Price::Price(std::span<Request* const> requests, const Room& target) : requests_(requests), room_(target) {
+Price::Price(std::span<Request* const> requests, const Room& target) : n_requests_(requests.size()), room_(target) {
   fills_ =
       std::any_of(requests.begin(), requests.end(), [](const Request* r) { return r->method.traits.fills_pipeline; });
   seconds_per_token_ = time_between_tokens(requests, target, fills_);
@@ -72,8 +60,7 @@ size_t Price::covered(size_t anyway, size_t more) const {
   const auto seconds = [&](size_t rows) { return room_.times->seconds(static_cast<int32_t>(rows)); };
   const bool costs = seconds(anyway + more) > seconds(std::max<size_t>(anyway, 1));
   if (!fills_ || room_.stages == 1 || !costs) return 0;  // the same either way
-  if (!widest_) widest_ = widest_under_way(requests_);
-  return std::min(more, std::max(anyway, *widest_) - anyway);
+  return std::min(more, std::max(anyway, room_.widest_alive) - anyway);
 }
 
 // How many of them, these included, make it no wider than a pass that was seen: what a wider one takes is only
@@ -100,7 +87,7 @@ double Price::floor(size_t anyway, size_t most) const {
 // (1 / k + n / R), and R makes a path of n guesses exp(-n / R) likely. So a k-th row should enter if its chance says
 // so.
 size_t Price::abreast(size_t anyway, std::span<const double> chances) const {
-  if (!fills_ || room_.stages == 1 || requests_.size() > 1 || anyway > 1) return chances.size();
+  if (!fills_ || room_.stages == 1 || n_requests_ > 1 || anyway > 1) return chances.size();
   size_t rows = 1;
   const auto seconds_a_guess = [&](size_t k, double flushes) {
     return room_.times->seconds(static_cast<int32_t>(k)) * (1.0 / static_cast<double>(k) + flushes);

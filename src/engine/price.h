@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
 
 #include "engine/request.h"
@@ -12,7 +11,7 @@ namespace sluice {
 
 class Price {
  public:
-  // Of the requests that run now. REQUIRES: they and the room outlive this.
+  // Of the requests that run now. REQUIRES: the room outlives this.
   Price(std::span<Request* const> requests, const Room& target);
 
   // The time between tokens of all requests together: what a guess saves, at the most, that is right for sure.
@@ -37,10 +36,9 @@ class Price {
   size_t known(size_t anyway, size_t n_covered, size_t more) const;
   static double verdict(size_t anyway, std::span<const double> chances);
 
-  std::span<Request* const> requests_;
+  size_t n_requests_;
   const Room& room_;
-  mutable std::optional<size_t> widest_;  // rows of a batch under way that may still be of use
-  bool fills_ = false;                    // a method fills the pipeline
+  bool fills_ = false;  // a method fills the pipeline
   double seconds_per_token_ = 0.0;
 };
 

@@ -189,6 +189,7 @@ struct Planned {
   Request* request = nullptr;  // whose it is
   NodeId node;                 // none: the next prompt row
   uint32_t turn = 0;           // its request's, among those that run
+  bool root = false;           // the node is the root
   double worth = 0.0;  // log of the probability that the row is of use, its source's word taken for what it has shown
 };
 

@@ -16,7 +16,8 @@ struct Room {
   size_t free_cells = 0;
   size_t spare_cells = 0;  // free ones that are not promised to committed tokens and roots
   size_t stages = 1;
-  size_t under_way = 0;  // batches
+  size_t under_way = 0;     // batches
+  size_t widest_alive = 0;  // nodes of one of them that may still come true
   const PassTimes* times = nullptr;
   const PassTimes* prompt_times = nullptr;  // of batches with prompt rows
   bool knows_times = true;                  // from passes of its own kind, not just from prompts

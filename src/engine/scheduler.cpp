@@ -13,8 +13,6 @@ namespace sluice {
 
 namespace {
 
-bool is_root(const Planned& row) { return row.request->speculation.tree.root().id == row.node; }
-
 // A child is never likelier than its parent and has a larger id, so parents come first.
 constexpr auto kLikelier = [](const Planned& a, const Planned& b) {
   if (a.worth != b.worth) return a.worth > b.worth;
@@ -54,10 +52,15 @@ Request* cut_to_shares(std::vector<Planned>& rows, size_t budget, std::span<Requ
   return first_short == wants.end() ? nullptr : requests[static_cast<size_t>(first_short - wants.begin())];
 }
 
-// The rows of each request side by side.
-void put_side_by_side(std::vector<Planned>& rows) {
-  const auto by_turn = [](const Planned& a, const Planned& b) { return a.turn < b.turn; };
-  if (!std::is_sorted(rows.begin(), rows.end(), by_turn)) std::stable_sort(rows.begin(), rows.end(), by_turn);
+// The rows of each of so many requests side by side, in the order in which they were.
+void put_side_by_side(std::vector<Planned>& rows, size_t n_requests) {
+  if (n_requests == 1) return;
+  std::vector<size_t> place(n_requests + 1);
+  for (const Planned& row : rows) ++place[row.turn + 1];
+  std::partial_sum(place.begin(), place.end(), place.begin());
+  std::vector<Planned> ordered(rows.size());
+  for (const Planned& row : rows) ordered[place[row.turn]++] = row;
+  rows = std::move(ordered);
 }
 
 }  // namespace
@@ -116,7 +119,7 @@ std::vector<Planned> Scheduler::roots_alone(std::span<Request* const> requests, 
   std::vector<Planned> roots;
   for (uint32_t turn = 0; turn < requests.size(); ++turn) {
     Request* const request = requests[turn];
-    if (request->root_waits()) roots.push_back({request, request->speculation.tree.root().id, turn});
+    if (request->root_waits()) roots.push_back({request, request->speculation.tree.root().id, turn, /*root=*/true});
   }
   double saved = 0.0;
   return compose_target(roots, requests, room, price, saved);
@@ -129,9 +132,10 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
   const size_t for_prompts = std::min({prompts, std::max<size_t>(1, budget / policy::kPromptPart), budget});
   const Request* first_short = nullptr;
   std::vector<Planned> rows, guesses;
+  guesses.reserve(proposed.size());
   std::vector<bool> left_out(requests.size());
   for (const Planned& row : proposed) {
-    if (!is_root(row)) {
+    if (!row.root) {
       if (!left_out[row.turn]) guesses.push_back(row);
     } else if (rows.size() < budget - for_prompts) {
       rows.push_back(row);
@@ -169,7 +173,7 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
     first_ = first_short->id;
   else if (!rows.empty())
     first_ = RequestId(requests.front()->id.value + 1);
-  put_side_by_side(rows);
+  put_side_by_side(rows, requests.size());
   return rows;
 }
 
@@ -210,7 +214,7 @@ std::vector<Planned> Scheduler::compose_draft(std::vector<Question> asked, std::
   if (room.shares && asked.empty() && rows.size() < policy::kWorthAPass) rows.clear();
   const auto nodes = with_ancestors(asked, requests.size(), model, room, budget - rows.size());
   rows.insert(rows.end(), nodes.begin(), nodes.end());
-  put_side_by_side(rows);
+  put_side_by_side(rows, requests.size());
   return rows;
 }
 

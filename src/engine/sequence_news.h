@@ -33,7 +33,11 @@ class SequenceNews {
   // A row of the sequence goes out next: whoever computes it must know of the sequence.
   void need(SequenceId sequence);
   // For the next batch, in order.
-  std::vector<PathUpdate> take() { return std::exchange(waiting_, {}); }
+  std::vector<PathUpdate> take() {
+    std::vector<PathUpdate> next;
+    next.reserve(waiting_.size());  // likely as many again
+    return std::exchange(waiting_, std::move(next));
+  }
 
  private:
   // The fork with which a sequence begins, if that waits.

@@ -53,17 +53,27 @@ void Traffic::computed(const StageReport& report, double now) {
   stages_[s].worked(report);
   loads_[s].carried(report.received, report.rows_received);
   sum_up(s, before);
-  const auto flight = std::lower_bound(flights_.begin(), flights_.end(), report.batch,
-                                       [](const Flight& f, BatchId batch) { return f.batch < batch; });
-  const bool known = flight != flights_.end() && flight->batch == report.batch;
-  const bool prompts = known && flight->prompts;
-  if (known) flight->busy += seconds, flight->waited += report.waited;
+  Flight* const flight = this->flight(report.batch);
+  const bool prompts = flight != nullptr && flight->prompts;
+  if (flight != nullptr) flight->busy += seconds, flight->waited += report.waited;
   // A row costs what it adds to the slowest stage or link.
   const double pass = std::max(seconds, row_.value() * report.rows_computed);
   (prompts ? mixed_times_ : times_).saw(report.rows_computed, pass);
   if (prompts) times_.saw_others(report.rows_computed, pass);
   if (prompts && !foresees_prompts_) prompt_times_.saw(report.rows_computed, pass);
   if (report.stage == StageId(0)) first_is_through(report, now);
+}
+
+Traffic::Flight* Traffic::flight(BatchId batch) {
+  const auto flight = std::lower_bound(flights_.begin(), flights_.end(), batch,
+                                       [](const Flight& f, BatchId wanted) { return f.batch < wanted; });
+  return flight != flights_.end() && flight->batch == batch ? &*flight : nullptr;
+}
+
+size_t Traffic::widest_alive() const {
+  int32_t widest = 0;
+  for (const Flight& flight : flights_) widest = std::max(widest, flight.alive);
+  return static_cast<size_t>(widest);
 }
 
 void Traffic::first_is_through(const StageReport& report, double now) {

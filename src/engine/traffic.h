@@ -39,6 +39,7 @@ class Traffic {
     double submitted = 0;
     bool prompts = false;  // among its rows
     int32_t n_rows = 0;
+    int32_t alive = 0;  // of the rows, nodes on paths that may still come true
     struct Sent {
       RequestId request;
       NodeId node;  // none: a prompt row
@@ -70,6 +71,9 @@ class Traffic {
   void forget();
 
   const std::deque<Flight>& under_way() const { return flights_; }
+  Flight* flight(BatchId batch);  // null: it is not under way
+  // Of the batches under way, the most nodes of one on paths that may still come true.
+  size_t widest_alive() const;
   // Whether a batch that was submitted is still under way.
   bool holds(BatchId batch) const { return !flights_.empty() && flights_.front().batch <= batch; }
   // Nothing is under way, no report of the first stage either.

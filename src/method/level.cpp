@@ -49,27 +49,24 @@ void append_level(TokenTree& tree, int32_t width, const Floor& floor) {
 }
 
 // What has entered is in the tree, so it is known how many wait; and they are found soonest among the newest.
-std::vector<NodeId> waiting_nodes(const Speculation& speculation) {
+std::vector<Waiting> waiting_nodes(const Speculation& speculation) {
   const auto nodes = speculation.tree.nodes();
-  std::vector<NodeId> waiting;
   size_t left = nodes.size() - std::min(nodes.size(), speculation.target.n_entered());
-  for (size_t i = nodes.size(); left > 0 && i-- > 0;) {
-    if (speculation.target.entered(nodes[i].id)) continue;
-    waiting.push_back(nodes[i].id);
-    --left;
-  }
-  std::reverse(waiting.begin(), waiting.end());
+  std::vector<Waiting> waiting(left);
+  for (size_t i = nodes.size(); left > 0 && i-- > 0;)
+    if (!speculation.target.entered(nodes[i].id)) waiting[--left] = {nodes[i].position, nodes[i].id};
+  waiting.erase(waiting.begin(), waiting.begin() + static_cast<ptrdiff_t>(left));
   return waiting;
 }
 
 std::vector<NodeId> first_waiting_levels(const Speculation& speculation, int32_t count) {
-  std::vector<std::pair<int32_t, NodeId>> waiting;  // with their positions
-  for (const NodeId id : waiting_nodes(speculation)) waiting.emplace_back(speculation.tree.node(id).position, id);
+  std::vector<Waiting> waiting = waiting_nodes(speculation);
   // Levels are in the order of ids unless another method has grown the tree.
   if (!std::is_sorted(waiting.begin(), waiting.end())) std::sort(waiting.begin(), waiting.end());
   std::vector<NodeId> levels;
+  levels.reserve(waiting.size());
   for (const auto& [position, node] : waiting)
-    if (position < waiting.front().first + count) levels.push_back(node);
+    if (position < waiting.front().position + count) levels.push_back(node);
   return levels;
 }
 

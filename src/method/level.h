@@ -11,10 +11,17 @@ namespace sluice {
 // cumulative probability become its next level, in that order; none that is not above `floor`.
 void append_level(TokenTree& tree, int32_t width, const Floor& floor = {});
 
-// The nodes that have not entered the model, in the order of their ids.
-std::vector<NodeId> waiting_nodes(const Speculation& speculation);
+// A node that has not entered the model.
+struct Waiting {
+  int32_t position;
+  NodeId node;
+  auto operator<=>(const Waiting&) const = default;
+};
 
-// The nodes of the first `count` levels that have not entered the model, level by level and best first.
+// All of them, in the order of their ids.
+std::vector<Waiting> waiting_nodes(const Speculation& speculation);
+
+// Those of their first `count` levels, level by level and best first.
 std::vector<NodeId> first_waiting_levels(const Speculation& speculation, int32_t count);
 
 }  // namespace sluice

@@ -21,7 +21,9 @@ bool likelier(const Place& a, const Place& b) {
 // The best places so far, the worst of them in front.
 class Best {
  public:
-  Best(size_t count, const Floor& floor, const TokenTree& tree) : count_(count), floor_(floor), tree_(&tree) {}
+  Best(size_t count, const Floor& floor, const TokenTree& tree) : count_(count), floor_(floor), tree_(&tree) {
+    heap_.reserve(std::min(count, tree.nodes().size()) + 1);
+  }
   // What a place there must exceed.
   double bar(int32_t position) const {
     const double floor = floor_.at(*tree_, position);
@@ -69,8 +71,10 @@ std::vector<NodeId> likeliest(TokenTree& tree, const std::function<bool(const To
       log_path = node.log_path + TokenTree::log_of(node.candidates[i].probability);
     }
   }
+  const std::vector<Place> places = best.take();
   std::vector<NodeId> chosen;
-  for (const Place& place : best.take())
+  chosen.reserve(places.size());
+  for (const Place& place : places)
     chosen.push_back(place.node.valid()
                          ? place.node
                          : tree.append(place.parent, place.candidate.token, place.candidate.probability));

@@ -7,14 +7,28 @@ namespace sluice {
 
 namespace {
 
-// Of the deepest level, below which nodes may pay.
-std::vector<Ask> undrafted_frontier(const TokenTree& tree, const Floor& floor) {
-  std::vector<Ask> asks;
-  const double lowest = floor.at(tree, tree.deepest() + 1);
-  for (const NodeId id : tree.frontier())
-    if (!tree.node(id).drafted && tree.node(id).log_path > lowest) asks.push_back({id});
-  return asks;
-}
+// Of the deepest level, below which nodes may pay: those of which the source has not spoken.
+class Undrafted {
+ public:
+  Undrafted(const TokenTree& tree, const Floor& floor) : tree_(tree), lowest_(floor.at(tree, tree.deepest() + 1)) {}
+
+  bool any() const { return std::any_of(tree_.frontier().begin(), tree_.frontier().end(), *this); }
+  std::vector<Ask> asks() const {
+    std::vector<Ask> asks;
+    asks.reserve(tree_.frontier().size());
+    for (const NodeId id : tree_.frontier())
+      if ((*this)(id)) asks.push_back({id});
+    return asks;
+  }
+  bool operator()(NodeId id) const {
+    const auto& node = tree_.node(id);
+    return !node.drafted && node.log_path > lowest_;
+  }
+
+ private:
+  const TokenTree& tree_;
+  double lowest_;
+};
 
 // SpecPipe, Algorithm 1 (sections 3.2 and 3.3): a tree of fixed width, one level of which enters the pipeline at every
 // step, while a token source guesses the next level from the one that entered before.
@@ -42,7 +56,7 @@ class SpecPipe final : public Method {
     // The source guesses the next level from the one that enters now, or entered last, while the pipeline computes.
     const int32_t waiting = idle.first_stage ? 0 : waiting_levels(speculation);
     if (waiting < levels_ && tree.deepest() < speculation.last_position)
-      proposal.expand = undrafted_frontier(tree, idle.floor);
+      proposal.expand = Undrafted(tree, idle.floor).asks();
     return proposal;
   }
 
@@ -51,7 +65,7 @@ class SpecPipe final : public Method {
   int32_t waiting_levels(const Speculation& speculation) const {
     const int32_t deepest = speculation.tree.deepest();
     int32_t first = deepest + 1;
-    for (const NodeId id : waiting_nodes(speculation)) first = std::min(first, speculation.tree.node(id).position);
+    for (const Waiting& waiting : waiting_nodes(speculation)) first = std::min(first, waiting.position);
     return deepest + 1 - first;
   }
 
@@ -66,7 +80,7 @@ class SpecPipe final : public Method {
   void grow(Speculation& speculation, int32_t levels, const Idle& idle) {
     TokenTree& tree = speculation.tree;
     for (int32_t waiting = waiting_levels(speculation); waiting < levels; ++waiting) {
-      if (tree.deepest() >= speculation.last_position || !undrafted_frontier(tree, idle.floor).empty()) return;
+      if (tree.deepest() >= speculation.last_position || Undrafted(tree, idle.floor).any()) return;
       const size_t before = tree.size();
       append_level(tree, static_cast<int32_t>(std::min(static_cast<size_t>(width_), idle.rows)), idle.floor);
       if (tree.size() == before) return;  // the source has nothing to say

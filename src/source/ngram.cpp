@@ -126,8 +126,7 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
   // One that came once matches on as far as the text before its place does.
   size_t matched = matches.size() - 1;
   if (const Context& last = contexts_[matches.back()]; last.total == 1)
-    while (matched < longest && matched < last.only && from_end(matched + 1) == text_[last.only - matched - 1])
-      ++matched;
+    while (matched < longest && matched < last.at && from_end(matched + 1) == text_[last.at - matched - 1]) ++matched;
 
   std::vector<std::vector<Continuation>> known;  // by length, from 1
   if (corpus_ != nullptr) {
@@ -145,10 +144,10 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
     if (n <= matched) {
       const Context& context = contexts_[matches[std::min(n, matches.size() - 1)]];
       if (context.total == 1) {
-        const Continuation only[] = {{text_[context.only], 1}};
+        const Continuation only[] = {{text_[context.at], 1}};
         all.add(1, 1, only);
-      } else {
-        all.add(context.total, context.distinct(), context.likeliest);
+      } else if (context.total > 1) {
+        all.add(context.total, after_[context.at].distinct(), after_[context.at].likeliest);
       }
     }
     if (n > 0 && n <= known.size()) {
@@ -162,32 +161,41 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
 
 // The token at `at` is one more continuation of each of the contexts before it.
 void NgramSource::count(uint32_t at) {
-  contexts_[0].add(text_, at);
+  continued(0, at);
   uint32_t context = 0;
   for (uint32_t n = 1; n <= std::min(static_cast<uint32_t>(longest_context_), at); ++n) {
     const Context& shorter = contexts_[context];
     if (shorter.total == 1) return;
     // It has just come the second time: the first time's longer context is needed from now on.
-    if (shorter.total == 2 && shorter.only >= n) add(context, text_[shorter.only - n], shorter.only);
+    if (shorter.total == 2)
+      if (const uint32_t first = after_[shorter.at].first; first >= n) add(context, text_[first - n], first);
     const uint32_t next = find(context, text_[at - n]);
     if (next == kNoContext) {
       add(context, text_[at - n], at);
       return;
     }
-    contexts_[next].add(text_, at);
+    continued(next, at);
     context = next;
   }
 }
 
-// Puts the token at the head of those with its new count, which keeps the order without a clock. Since counts only
-// grow, one that has fallen behind the likeliest comes back when it is counted again, or never.
-void NgramSource::Context::add(std::span<const Token> text, uint32_t place) {
-  if (++total == 1) {
-    only = place;
+// By the token at `at`.
+void NgramSource::continued(uint32_t number, uint32_t at) {
+  Context& context = contexts_[number];
+  if (++context.total == 1) {
+    context.at = at;
     return;
   }
-  if (total == 2) likeliest.push_back({text[only], 1});
-  const Token token = text[place];
+  if (context.total == 2) {
+    after_.push_back({.first = context.at, .likeliest = {{text_[context.at], 1}}, .others = nullptr});
+    context.at = static_cast<uint32_t>(after_.size() - 1);
+  }
+  after_[context.at].add(text_[at]);
+}
+
+// Puts the token at the head of those with its new count, which keeps the order without a clock. Since counts only
+// grow, one that has fallen behind the likeliest comes back when it is counted again, or never.
+void NgramSource::After::add(Token token) {
   const Continuation counted{token, take_out(token) + 1};
   const auto at = std::partition_point(likeliest.begin(), likeliest.end(),
                                        [&](const Continuation& c) { return c.count > counted.count; });
@@ -199,7 +207,7 @@ void NgramSource::Context::add(std::span<const Token> text, uint32_t place) {
 }
 
 // Its count so far.
-uint32_t NgramSource::Context::take_out(Token token) {
+uint32_t NgramSource::After::take_out(Token token) {
   const auto entry =
       std::find_if(likeliest.begin(), likeliest.end(), [token](const Continuation& c) { return c.token == token; });
   uint32_t count = 0;
@@ -231,8 +239,7 @@ uint32_t NgramSource::add(uint32_t shorter, Token first, uint32_t at) {
   if (2 * contexts_.size() >= slots_.size()) grow();
   const auto added = static_cast<uint32_t>(contexts_.size());
   slot(shorter, first) = added;
-  contexts_.push_back({.shorter = shorter, .first = first});
-  contexts_.back().add(text_, at);
+  contexts_.push_back({.shorter = shorter, .first = first, .total = 1, .at = at});
   return added;
 }
 

@@ -51,12 +51,16 @@ class NgramSource final : public Source {
     uint32_t shorter = kNoContext;  // the context without its first token, and
     Token first = kNoToken;         // that token; none of the empty one
     uint32_t total = 0;             // C
-    uint32_t only = 0;              // total == 1: where in the text its continuation is, which stands nowhere else
+    uint32_t at = 0;  // total == 1: where in the text its continuation is, which stands nowhere else; more: in after_
+  };
+  // What has followed a context that came twice: most came once, and many requests' share the processor's caches.
+  struct After {
+    uint32_t first = 0;  // where in the text the first of them is
     // policy::kWidestContext of the d at most, by count, then the most recent first.
     std::vector<Continuation> likeliest;
     std::unique_ptr<std::unordered_map<Token, uint32_t>> others;  // the counts of the rest, if there is one
     size_t distinct() const { return likeliest.size() + (others ? others->size() : 0); }  // d
-    void add(std::span<const Token> text, uint32_t at);
+    void add(Token token);
     uint32_t take_out(Token token);
   };
 
@@ -68,11 +72,13 @@ class NgramSource final : public Source {
   uint32_t add(uint32_t shorter, Token first, uint32_t at);
   void grow();
   void count(uint32_t at);
+  void continued(uint32_t context, uint32_t at);
 
   int32_t longest_context_;
   std::shared_ptr<const KnownText> corpus_;  // may be none
   std::vector<Token> text_;
   std::vector<Context> contexts_;
+  std::vector<After> after_;
   std::vector<uint32_t> slots_;  // a power of two of them, at most half full; the others hold kNoContext
 };
 

@@ -259,6 +259,31 @@ TEST(Lane, ASharedCellIsFreeWhenTheLastOfItsSequencesLetsGo) {
   EXPECT_EQ(lane.held_cells(), 0u);
 }
 
+TEST(Lane, KnowsHowManyNodesUnderWayMayStillComeTrue) {
+  Lane lane(kTarget, kCells, 1);
+  Request request = begun(lane, 3);
+  TokenTree& tree = request.speculation.tree;
+  const NodeId root = tree.root().id, near = tree.append(root, 1, 0.5f), far = tree.append(near, 2, 0.5f);
+  const NodeId other = tree.append(root, 3, 0.2f);
+  const std::vector<std::vector<NodeId>> batches = {{root, near}, {other, far}};
+  for (int32_t batch = 1; const auto& nodes : batches) {
+    std::vector<Planned> plan;
+    for (const NodeId node : nodes) plan.push_back({.request = &request, .node = node});
+    write_batch(lane, BatchId(batch), plan);
+    lane.traffic().submitted({.batch = BatchId(batch++), .n_rows = 2, .alive = 2});
+  }
+  EXPECT_EQ(lane.room(false, 0.0).widest_alive, 2u);
+  lane.prune(request, std::vector{other});
+  EXPECT_EQ(lane.traffic().flight(BatchId(2))->alive, 1);
+  EXPECT_EQ(lane.room(false, 0.0).widest_alive, 2u);
+  lane.traffic().came_out({.batch = BatchId(1), .accepted = {{}}}, 1.0);
+  EXPECT_EQ(lane.room(false, 0.0).widest_alive, 1u);
+  lane.prune(request, std::vector{near, far});
+  EXPECT_EQ(lane.room(false, 0.0).widest_alive, 0u);
+  EXPECT_EQ(lane.take_dead().dead.size(), 2u);  // what is out needs no word
+  EXPECT_EQ(lane.traffic().flight(BatchId(1)), nullptr);
+}
+
 TEST(Lane, SharesACellWithNoMoreSequencesThanWorkersAllow) {
   Lane lane(kTarget, kCells, 1);
   const Request first = begun(lane, 2);
