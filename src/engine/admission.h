@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
@@ -76,7 +77,7 @@ class Admission {
   std::span<Lane> lanes_;
   size_t most_waiting_;
   std::map<RequestId, Request> requests_;
-  std::map<SequenceId, Request*> by_sequence_;
+  std::unordered_map<SequenceId, Request*> by_sequence_;
   std::deque<Request*> waiting_;  // by arrival
   size_t reserved_ = 0;  // cells of every model that belong to requests: committed tokens, roots and those to come
   int32_t next_request_ = 0, next_sequence_ = 0;

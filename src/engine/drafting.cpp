@@ -108,6 +108,7 @@ Proposal propose_all(Request& request, const Idle& idle) {
 
 Proposals Drafting::ask(std::span<Request* const> requests, std::span<const Room> rooms, const Bar& bar) {
   Proposals proposals;
+  proposals.rows.reserve(std::min(row_budget_, 4 * requests.size()));  // usually enough
   proposals.questions.resize(rooms.size());
   const bool answers_pay = asking_.pays();
   for (uint32_t turn = 0; turn < requests.size(); ++turn) {

@@ -109,7 +109,7 @@ Request::Step Request::advance(Token next, std::span<const BendOdds> odds, doubl
   TokenTree& tree = speculation.tree;
   const NodeId old_root = tree.root().id;
   Step step;
-  for (const NodeId child : tree.children(old_root)) {
+  for (NodeId child = tree.root().newest_child; child.valid(); child = tree.node(child).older_sibling) {
     if (!speculation.target.entered(child)) continue;
     const TokenTree::Node& node = tree.node(child);
     step.expected += node.probability;

@@ -4,16 +4,21 @@
 #include <array>
 #include <bit>
 #include <cstddef>
-#include <functional>
 #include <memory_resource>
 #include <utility>
 
+#include "base/random.h"
 #include "base/result.h"
 #include "source/policy.h"
 
 namespace sluice {
 
 namespace {
+
+// Of a list of continuations.
+uint32_t room_for(uint32_t size) { return size == 0 ? 0 : std::max<uint32_t>(2, std::bit_ceil(size)); }
+
+uint64_t key(uint32_t after, Token token) { return uint64_t{after} << 32 | static_cast<uint32_t>(token); }
 
 // Estimates from contexts, added from the best witness down to the weakest.
 class Interpolation {
@@ -37,21 +42,26 @@ class Interpolation {
 
   // The likeliest first; among equals the one that came first.
   std::vector<Candidate> best(size_t count) {
-    std::pmr::vector<uint64_t> ranks(
-        &memory_);  // a probability's bits above, which rise with it, and how early it came below
-    ranks.reserve(estimates_.size());
+    // A probability's bits above, which rise with it, and how early it came below: nearly in order as they come, since
+    // longer contexts and what came oftenest come first.
+    std::pmr::vector<uint64_t> ranks(&memory_);
+    ranks.reserve(std::min(estimates_.size(), count));
     for (size_t i = 0; i < estimates_.size(); ++i) {
       const auto bits = std::bit_cast<uint32_t>(static_cast<float>(estimates_[i].probability));
-      ranks.push_back(uint64_t{bits} << 32 | ~static_cast<uint32_t>(i));
+      const uint64_t rank = uint64_t{bits} << 32 | ~static_cast<uint32_t>(i);
+      if (ranks.size() == count) {
+        if (ranks.back() > rank) continue;
+        ranks.pop_back();
+      }
+      auto at = ranks.size();
+      ranks.push_back(rank);
+      for (; at > 0 && ranks[at - 1] < rank; --at) ranks[at] = ranks[at - 1];
+      ranks[at] = rank;
     }
-    const size_t n_best = std::min(ranks.size(), count);
-    const auto end = ranks.begin() + static_cast<ptrdiff_t>(n_best);
-    if (n_best < ranks.size()) std::nth_element(ranks.begin(), end, ranks.end(), std::greater<>());
-    std::sort(ranks.begin(), end, std::greater<>());
     std::vector<Candidate> candidates;
-    candidates.reserve(n_best);
-    for (auto rank = ranks.begin(); rank != end; ++rank) {
-      const Estimate& estimate = estimates_[~static_cast<uint32_t>(*rank)];
+    candidates.reserve(ranks.size());
+    for (const uint64_t rank : ranks) {
+      const Estimate& estimate = estimates_[~static_cast<uint32_t>(rank)];
       candidates.push_back({estimate.token, static_cast<float>(estimate.probability)});
     }
     return candidates;
@@ -87,7 +97,7 @@ class Interpolation {
 }  // namespace
 
 NgramSource::NgramSource(int32_t longest_context, std::shared_ptr<const KnownText> corpus)
-    : longest_context_(longest_context), corpus_(std::move(corpus)), contexts_(1), slots_(256, kNoContext) {
+    : longest_context_(longest_context), corpus_(std::move(corpus)), contexts_(256) {
   SLUICE_CHECK(longest_context >= 0, "a context has a length");
 }
 
@@ -115,17 +125,18 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
   };
   // A context that was never continued has no longer one that was.
   const size_t longest = std::min(static_cast<size_t>(longest_context_), length);
-  std::vector<uint32_t> matches;
+  std::vector<const Context*> matches;  // by length
   matches.reserve(longest + 1);
-  matches.push_back(0);
-  while (matches.size() <= longest && contexts_[matches.back()].total > 1) {
-    const uint32_t next = find(matches.back(), from_end(matches.size()));
-    if (next == kNoContext) break;
+  matches.push_back(&empty_);
+  for (uint64_t hash = 0; matches.size() <= longest && matches.back()->total > 1;) {
+    hash = prolong(hash, from_end(matches.size()));
+    const Context* const next = find(hash);
+    if (next == nullptr) break;
     matches.push_back(next);
   }
   // One that came once matches on as far as the text before its place does.
   size_t matched = matches.size() - 1;
-  if (const Context& last = contexts_[matches.back()]; last.total == 1)
+  if (const Context& last = *matches.back(); last.total == 1)
     while (matched < longest && matched < last.at && from_end(matched + 1) == text_[last.at - matched - 1]) ++matched;
 
   std::vector<std::vector<Continuation>> known;  // by length, from 1
@@ -142,12 +153,13 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
   Interpolation all;
   for (size_t n = std::max(matched, known.size()) + 1; n-- > 0;) {
     if (n <= matched) {
-      const Context& context = contexts_[matches[std::min(n, matches.size() - 1)]];
+      const Context& context = *matches[std::min(n, matches.size() - 1)];
       if (context.total == 1) {
         const Continuation only[] = {{text_[context.at], 1}};
         all.add(1, 1, only);
       } else if (context.total > 1) {
-        all.add(context.total, after_[context.at].distinct(), after_[context.at].likeliest);
+        const After& after = after_[context.at];
+        all.add(context.total, after.distinct, likeliest(after));
       }
     }
     if (n > 0 && n <= known.size()) {
@@ -161,91 +173,119 @@ std::vector<Candidate> NgramSource::expand(std::span<const Token> tree_path, int
 
 // The token at `at` is one more continuation of each of the contexts before it.
 void NgramSource::count(uint32_t at) {
-  continued(0, at);
-  uint32_t context = 0;
-  for (uint32_t n = 1; n <= std::min(static_cast<uint32_t>(longest_context_), at); ++n) {
-    const Context& shorter = contexts_[context];
-    if (shorter.total == 1) return;
+  const uint32_t longest = std::min(static_cast<uint32_t>(longest_context_), at);
+  make_room(longest + 1);
+  continued(empty_, at);
+  uint64_t hash = 0;
+  const Context* shorter = &empty_;
+  for (uint32_t n = 1; n <= longest && shorter->total > 1; ++n) {
     // It has just come the second time: the first time's longer context is needed from now on.
-    if (shorter.total == 2)
-      if (const uint32_t first = after_[shorter.at].first; first >= n) add(context, text_[first - n], first);
-    const uint32_t next = find(context, text_[at - n]);
-    if (next == kNoContext) {
-      add(context, text_[at - n], at);
-      return;
-    }
-    continued(next, at);
-    context = next;
+    if (shorter->total == 2)
+      if (const uint32_t first = after_[shorter->at].first; first >= n) add(prolong(hash, text_[first - n]), first);
+    hash = prolong(hash, text_[at - n]);
+    Context* const context = find(hash);
+    if (context == nullptr) return add(hash, at);
+    continued(*context, at);
+    shorter = context;
   }
 }
 
 // By the token at `at`.
-void NgramSource::continued(uint32_t number, uint32_t at) {
-  Context& context = contexts_[number];
+void NgramSource::continued(Context& context, uint32_t at) {
   if (++context.total == 1) {
     context.at = at;
     return;
   }
   if (context.total == 2) {
-    after_.push_back({.first = context.at, .likeliest = {{text_[context.at], 1}}, .others = nullptr});
-    context.at = static_cast<uint32_t>(after_.size() - 1);
+    const uint32_t first = std::exchange(context.at, static_cast<uint32_t>(after_.size()));
+    after_.push_back({.first = first, .distinct = 0, .list = 0, .size = 0});
+    add_continuation(context.at, text_[first]);
   }
-  after_[context.at].add(text_[at]);
+  add_continuation(context.at, text_[at]);
 }
 
 // Puts the token at the head of those with its new count, which keeps the order without a clock. Since counts only
 // grow, one that has fallen behind the likeliest comes back when it is counted again, or never.
-void NgramSource::After::add(Token token) {
-  const Continuation counted{token, take_out(token) + 1};
-  const auto at = std::partition_point(likeliest.begin(), likeliest.end(),
-                                       [&](const Continuation& c) { return c.count > counted.count; });
-  likeliest.insert(at, counted);
-  if (likeliest.size() <= policy::kWidestContext) return;
-  if (!others) others = std::make_unique<std::unordered_map<Token, uint32_t>>();
-  others->emplace(likeliest.back().token, likeliest.back().count);
-  likeliest.pop_back();
-}
-
-// Its count so far.
-uint32_t NgramSource::After::take_out(Token token) {
-  const auto entry =
-      std::find_if(likeliest.begin(), likeliest.end(), [token](const Continuation& c) { return c.token == token; });
-  uint32_t count = 0;
-  if (entry != likeliest.end()) {
-    count = entry->count;
-    likeliest.erase(entry);
-  } else if (others) {
-    const auto other = others->find(token);
-    if (other == others->end()) return 0;
-    count = other->second;
-    others->erase(other);
+void NgramSource::add_continuation(uint32_t number, Token token) {
+  After& after = after_[number];
+  const auto is_it = [token](const Continuation& c) { return c.token == token; };
+  Continuation* list = lists_.data() + after.list;
+  Continuation* entry = std::find_if(list, list + after.size, is_it);
+  Continuation counted{token, 1};
+  if (entry != list + after.size) {
+    counted.count += entry->count;
+  } else {
+    const uint32_t before = after.distinct > after.size ? take_out_of_rest(number, token) : 0;
+    counted.count += before;
+    after.distinct += before == 0;
+    if (after.size == policy::kWidestContext) {
+      const Continuation last = list[after.size - 1];
+      const bool comes_in = last.count <= counted.count;
+      const Continuation& out = comes_in ? last : counted;
+      rest_.emplace(key(number, out.token), out.count);
+      if (!comes_in) return;
+      --entry;
+    } else {
+      if (after.size == room_for(after.size)) widen(after);
+      list = lists_.data() + after.list;
+      entry = list + after.size++;
+    }
   }
-  return count;
+  for (; entry != list && entry[-1].count <= counted.count; --entry) *entry = entry[-1];
+  *entry = counted;
 }
 
-// Where the context's number is, or the free place where it belongs.
-uint32_t& NgramSource::slot(uint32_t shorter, Token first) {
-  uint64_t hash = (uint64_t{shorter} << 32 | static_cast<uint32_t>(first)) * 0x9E3779B97F4A7C15ull;
-  hash ^= hash >> 32;
-  const size_t mask = slots_.size() - 1;
+// How often it came, 0 if never.
+uint32_t NgramSource::take_out_of_rest(uint32_t after, Token token) {
+  const auto taken = rest_.extract(key(after, token));
+  return taken.empty() ? 0 : taken.mapped();
+}
+
+// Its list, which is full, moves to where there is room for one more.
+void NgramSource::widen(After& after) {
+  const auto holes_of = [this](uint32_t room) -> std::vector<uint32_t>& {
+    const auto order = static_cast<size_t>(std::countr_zero(room));
+    if (holes_.size() <= order) holes_.resize(order + 1);
+    return holes_[order];
+  };
+  const uint32_t room = room_for(after.size + 1);
+  auto list = static_cast<uint32_t>(lists_.size());
+  if (std::vector<uint32_t>& holes = holes_of(room); holes.empty()) {
+    lists_.resize(lists_.size() + room);
+  } else {
+    list = holes.back();
+    holes.pop_back();
+  }
+  std::copy_n(lists_.begin() + after.list, after.size, lists_.begin() + list);
+  if (after.size > 0) holes_of(after.size).push_back(after.list);
+  after.list = list;
+}
+
+// Where the context is, or the free place where it belongs.
+NgramSource::Context& NgramSource::place(uint64_t hash) {
+  const size_t mask = contexts_.size() - 1;
   size_t at = hash & mask;
-  const auto is_other = [&](const Context& there) { return there.shorter != shorter || there.first != first; };
-  while (slots_[at] != kNoContext && is_other(contexts_[slots_[at]])) at = (at + 1) & mask;
-  return slots_[at];
+  while (contexts_[at].total != 0 && contexts_[at].hash != hash) at = (at + 1) & mask;
+  return contexts_[at];
 }
 
-// A context that came once, with its continuation at `at`.
-uint32_t NgramSource::add(uint32_t shorter, Token first, uint32_t at) {
-  if (2 * contexts_.size() >= slots_.size()) grow();
-  const auto added = static_cast<uint32_t>(contexts_.size());
-  slot(shorter, first) = added;
-  contexts_.push_back({.shorter = shorter, .first = first, .total = 1, .at = at});
-  return added;
+NgramSource::Context* NgramSource::find(uint64_t hash) {
+  Context& context = place(hash);
+  return context.total == 0 ? nullptr : &context;
 }
 
-void NgramSource::grow() {
-  slots_.assign(2 * slots_.size(), kNoContext);
-  for (uint32_t i = 1; i < contexts_.size(); ++i) slot(contexts_[i].shorter, contexts_[i].first) = i;
+// A context that came once, with its continuation at `at`. REQUIRES: there is room, and it is not there.
+void NgramSource::add(uint64_t hash, uint32_t at) {
+  place(hash) = {.hash = hash, .total = 1, .at = at};
+  ++n_contexts_;
+}
+
+// For so many more contexts.
+void NgramSource::make_room(size_t more) {
+  if (2 * (n_contexts_ + more) <= contexts_.size()) return;
+  const std::vector<Context> before = std::exchange(contexts_, std::vector<Context>(2 * contexts_.size()));
+  for (const Context& context : before)
+    if (context.total != 0) place(context.hash) = context;
 }
 
 }  // namespace sluice

@@ -24,7 +24,8 @@ namespace sluice {
 // context first, then its own order.
 //
 // A context that was seen once has no contexts below it in memory: the longer ones that hold it were seen once as well,
-// at the same place, so the text itself tells them. They are made when it comes a second time.
+// at the same place, so the text itself tells them. They are made when it comes a second time. Contexts are known by a
+// hash of their tokens: two of one would share their continuations, which makes a worse guess and nothing else.
 //
 // A corpus is a text that was there before: its contexts count like the text's own, after them at the same length.
 //
@@ -46,40 +47,41 @@ class NgramSource final : public Source {
 
  private:
   using Continuation = KnownText::Continuation;
-  static constexpr uint32_t kNoContext = ~uint32_t{0};
+  // The tables are small, and nothing in them is apart on the heap: many requests' share the processor's caches.
   struct Context {
-    uint32_t shorter = kNoContext;  // the context without its first token, and
-    Token first = kNoToken;         // that token; none of the empty one
-    uint32_t total = 0;             // C
+    uint64_t hash = 0;
+    uint32_t total = 0;  // C; 0: a free place
     uint32_t at = 0;  // total == 1: where in the text its continuation is, which stands nowhere else; more: in after_
   };
-  // What has followed a context that came twice: most came once, and many requests' share the processor's caches.
+  // What has followed a context that came twice: of the d continuations, policy::kWidestContext at most, by count, then
+  // the most recent first. They lie side by side in lists_, where there is room for a power of two of them.
   struct After {
-    uint32_t first = 0;  // where in the text the first of them is
-    // policy::kWidestContext of the d at most, by count, then the most recent first.
-    std::vector<Continuation> likeliest;
-    std::unique_ptr<std::unordered_map<Token, uint32_t>> others;  // the counts of the rest, if there is one
-    size_t distinct() const { return likeliest.size() + (others ? others->size() : 0); }  // d
-    void add(Token token);
-    uint32_t take_out(Token token);
+    uint32_t first;     // where in the text the first of them is
+    uint32_t distinct;  // d
+    uint32_t list, size;
   };
 
-  // Contexts form a tree that is walked backwards through the text: from the empty context, number 0, to the one that
-  // has one more token before it, as far as contexts came twice. They are found by an open-addressing table of their
-  // numbers, which is small, since many requests' tables share the processor's caches.
-  uint32_t& slot(uint32_t shorter, Token first);
-  uint32_t find(uint32_t shorter, Token first) { return slot(shorter, first); }
-  uint32_t add(uint32_t shorter, Token first, uint32_t at);
-  void grow();
+  Context* find(uint64_t hash);  // null: it was never seen
+  Context& place(uint64_t hash);
+  void add(uint64_t hash, uint32_t at);
+  void make_room(size_t more);
   void count(uint32_t at);
-  void continued(uint32_t context, uint32_t at);
+  void continued(Context& context, uint32_t at);
+  void add_continuation(uint32_t after, Token token);
+  uint32_t take_out_of_rest(uint32_t after, Token token);
+  void widen(After& after);
+  std::span<const Continuation> likeliest(const After& after) const { return {&lists_[after.list], after.size}; }
 
   int32_t longest_context_;
   std::shared_ptr<const KnownText> corpus_;  // may be none
   std::vector<Token> text_;
-  std::vector<Context> contexts_;
+  Context empty_;
+  std::vector<Context> contexts_;  // the others, an open-addressing table: a power of two of places, at most half full
+  size_t n_contexts_ = 0;
   std::vector<After> after_;
-  std::vector<uint32_t> slots_;  // a power of two of them, at most half full; the others hold kNoContext
+  std::vector<Continuation> lists_;
+  std::vector<std::vector<uint32_t>> holes_;     // places of lists that have moved, by the logarithm of their room
+  std::unordered_map<uint64_t, uint32_t> rest_;  // counts of those not among the likeliest, by key()
 };
 
 }  // namespace sluice

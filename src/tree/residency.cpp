@@ -1,6 +1,7 @@
 #include "tree/residency.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/result.h"
 
@@ -16,15 +17,13 @@ CellPool::CellPool(int32_t size)
 
 Cell CellPool::take(SequenceId sequence) {
   SLUICE_CHECK(available_ > 0, "a cell is left");
-  std::vector<Cell>& free = own_[sequence];
-  if (free.empty()) {
-    take_block(free);
-    if (free.size() > 1) stocked_.insert(sequence);
-  } else if (free.size() == 1) {
-    stocked_.erase(sequence);
+  Own& own = own_[sequence];
+  if (own.cells.empty()) {
+    take_block(own.cells);
+    stock(sequence, own);
   }
-  const Cell cell = free.back();
-  free.pop_back();
+  const Cell cell = own.cells.back();
+  own.cells.pop_back();
   --available_;
   holders_[place(cell)] = 1;
   return cell;
@@ -43,16 +42,20 @@ void CellPool::give_back(SequenceId sequence, Cell cell) {
     --shared_;
     return;
   }
-  std::vector<Cell>& free = own_[sequence];
-  if (free.empty()) stocked_.insert(sequence);
-  free.push_back(cell);
+  Own& own = own_[sequence];
+  own.cells.push_back(cell);
+  stock(sequence, own);
   ++available_;
+}
+
+void CellPool::stock(SequenceId sequence, Own& own) {
+  if (!std::exchange(own.stocked, true)) stocked_.insert(sequence);
 }
 
 void CellPool::close(SequenceId sequence) {
   const auto own = own_.find(sequence);
   if (own == own_.end()) return;
-  for (const Cell cell : own->second) scatter(cell);
+  for (const Cell cell : own->second.cells) scatter(cell);
   own_.erase(own);
   stocked_.erase(sequence);
 }
@@ -81,11 +84,17 @@ void CellPool::take_block(std::vector<Cell>& free) {
 }
 
 void CellPool::take_from_others(std::vector<Cell>& free) {
-  const auto holder = stocked_.begin();
-  std::vector<Cell>& others = own_.find(*holder)->second;
-  free.push_back(others.back());
-  others.pop_back();
-  if (others.empty()) stocked_.erase(holder);
+  for (;;) {
+    const auto holder = stocked_.begin();
+    Own& other = own_.find(*holder)->second;
+    if (!other.cells.empty()) {
+      free.push_back(other.cells.back());
+      other.cells.pop_back();
+      return;
+    }
+    other.stocked = false;
+    stocked_.erase(holder);
+  }
 }
 
 void Residency::cut(size_t length) {

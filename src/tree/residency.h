@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <deque>
 #include <iterator>
-#include <map>
 #include <set>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "base/ids.h"
@@ -38,19 +38,26 @@ class CellPool {
   void close(SequenceId sequence);  // what it was the last to give back is everybody's again
 
  private:
+  // What is free to one sequence.
+  struct Own {
+    std::vector<Cell> cells;
+    bool stocked = false;  // among stocked_
+  };
+
   static size_t place(Cell cell) { return static_cast<size_t>(cell.value); }
+  void stock(SequenceId sequence, Own& own);
   void scatter(Cell cell);
   void take_block(std::vector<Cell>& free);
   void take_from_others(std::vector<Cell>& free);
 
   int32_t size_;
   size_t available_, shared_ = 0;
-  std::vector<int32_t> holders_;                 // by cell, how many
-  std::vector<int32_t> whole_;                   // blocks of which every cell is free and nobody's
-  std::vector<std::vector<Cell>> loose_;         // by block: those cells of others that are
-  std::set<int32_t> scattered_;                  // the blocks of which some cells are loose
-  std::map<SequenceId, std::vector<Cell>> own_;  // what is free to one sequence
-  std::set<SequenceId> stocked_;                 // the sequences to which something is
+  std::vector<int32_t> holders_;          // by cell, how many
+  std::vector<int32_t> whole_;            // blocks of which every cell is free and nobody's
+  std::vector<std::vector<Cell>> loose_;  // by block: those cells of others that are
+  std::set<int32_t> scattered_;           // the blocks of which some cells are loose
+  std::unordered_map<SequenceId, Own> own_;
+  std::set<SequenceId> stocked_;  // the sequences to which something may be
 };
 
 // A node that isn't here waits: it has not entered the model.

@@ -114,6 +114,7 @@ void TokenTree::look_for_next(Node& parent) {
 
 TokenTree::Advance TokenTree::advance(Token token) {
   Advance result;
+  result.pruned.reserve(nodes_.size());
   const auto next = child(root().id, token);
   result.hit = next.has_value();
   const NodeId old_root = root().id;

@@ -102,6 +102,19 @@ TEST(CellPool, AnyStoryEndsWithEveryCellFreeInWholeBlocks) {
     EXPECT_TRUE(all[i].value == all[i - 1].value + 1 || all[i].value % CellPool::kBlock == 0) << i;
 }
 
+TEST(CellPool, TakesFromOthersWhoHaveAny) {
+  CellPool pool(4);  // one block, which is all kOne's
+  std::vector<Cell> cells;
+  for (int i = 0; i < 4; ++i) cells.push_back(pool.take(kOne));
+  pool.give_back(kTwo, cells[2]);
+  EXPECT_EQ(pool.take(kOne), cells[2]);
+  pool.give_back(kOne, cells[0]);
+  EXPECT_EQ(pool.take(kOne), cells[0]) << "nothing is left to it";
+  pool.give_back(kTwo, cells[3]);
+  EXPECT_EQ(pool.take(SequenceId(0)), cells[3]);
+  EXPECT_EQ(pool.available(), 0u);
+}
+
 TEST(CellPool, WithoutAWholeBlockTakesLooseCellsThenThoseOfOthers) {
   constexpr int32_t kBlock = CellPool::kBlock;
   constexpr SequenceId kThree(3);
