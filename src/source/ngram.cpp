@@ -282,8 +282,9 @@ void NgramSource::add(uint64_t hash, uint32_t at) {
 
 // For so many more contexts.
 void NgramSource::make_room(size_t more) {
-  if (2 * (n_contexts_ + more) <= contexts_.size()) return;
-  const std::vector<Context> before = std::exchange(contexts_, std::vector<Context>(2 * contexts_.size()));
+  const size_t places = std::bit_ceil(2 * (n_contexts_ + more));
+  if (places <= contexts_.size()) return;
+  const std::vector<Context> before = std::exchange(contexts_, std::vector<Context>(places));
   for (const Context& context : before)
     if (context.total != 0) place(context.hash) = context;
 }

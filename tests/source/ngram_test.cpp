@@ -189,6 +189,17 @@ TEST(NgramSource, GrowsSureOfWhatRepeats) {
   EXPECT_GT(before, 0.9f);
 }
 
+TEST(NgramSource, ContextsMayBeLong) {
+  NgramSource source(5000);
+  std::vector<Token> text;
+  for (int repeat = 0; repeat < 3; ++repeat)
+    for (Token token = 0; token < 700; ++token) text.push_back(token);
+  source.observe(text);
+  const auto candidates = source.expand({}, 2);
+  ASSERT_FALSE(candidates.empty());
+  EXPECT_EQ(candidates.front().token, 0);
+}
+
 TEST(NgramSource, TruncateForgetsTheRest) {
   const Tokens text = repetitive_text(400, 30, 5);
   for (const int32_t length : {0, 1, 150, 399, 400}) {
