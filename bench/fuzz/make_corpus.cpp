@@ -102,8 +102,8 @@ void write_connections(const std::filesystem::path& directory) {
 // others come.
 void write_requests(const std::filesystem::path& directory) {
   const auto post = [](const std::string& path, const std::string& body, const std::string& more = "") {
-    return "POST " + path + " HTTP/1.1\r\nHost: a\r\n" + more + "Content-Length: " + std::to_string(body.size()) +
-           "\r\n\r\n" + body;
+    return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\n" + more +
+           "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
   };
   const std::string chat = R"({"model": "m", "messages": [{"role": "system", "content": "a"}, {"role": "user",
       "content": [{"type": "text", "text": "b"}]}, {"role": "assistant", "content": null, "reasoning_content": "c",

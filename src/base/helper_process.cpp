@@ -162,9 +162,8 @@ void impose(const HelperProcess::Limits& limits) {
 
 // Nothing reaches the user's terminal or files from here; signals that are meant for the program leave it alone.
 void leave_program(int channel) {
-  for (const int signal : {SIGINT, SIGQUIT, SIGHUP}) std::signal(signal, SIG_IGN);
-  for (const int signal : {SIGTERM, SIGCHLD, SIGBUS, SIGSEGV, SIGABRT, SIGFPE, SIGALRM, SIGPROF})
-    std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGINT, SIGQUIT, SIGHUP, SIGTERM}) std::signal(signal, SIG_IGN);
+  for (const int signal : {SIGCHLD, SIGBUS, SIGSEGV, SIGABRT, SIGFPE, SIGALRM, SIGPROF}) std::signal(signal, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -182,7 +181,7 @@ void judge(int status, Report& report) {
   if (WIFSIGNALED(status)) report.signal = WTERMSIG(status);
   if (report.signal == SIGPROF || report.signal == SIGXCPU) report.ending = Ending::kTime;
   if (report.signal == SIGALRM) report.ending = Ending::kOverdue;
-  if (report.signal == SIGKILL || report.signal == SIGTERM) report.ending = Ending::kStopped;  // by somebody else
+  if (report.signal == SIGKILL) report.ending = Ending::kStopped;  // by somebody else
 }
 
 [[noreturn]] void serve(const HelperProcess::Work& work, const HelperProcess::Limits& limits) {

@@ -66,6 +66,7 @@ struct Job {
   std::vector<Token> shown = {};        // control tokens whose texts are told
   std::string form_param = {};          // which parameter says in which form the answers are; empty: none
   std::vector<JobAnswer> answers = {};  // by choice; empty: all begin
+  bool taken_in = false;                // by another engine: its place in the queue it has
 };
 
 // Thread safety: any thread.

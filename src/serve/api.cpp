@@ -62,6 +62,14 @@ std::string unescaped(std::string_view text) {
   return out;
 }
 
+// Whether this is a name that somebody's DNS may let stand for this machine: a page of theirs can read what it gets by
+// that (DNS rebinding). An address or localhost is none.
+bool is_dns_name(std::string_view host) {
+  if (host.starts_with('[')) return false;
+  host = host.substr(0, host.find(':'));
+  return host != "localhost" && host.find_first_not_of("0123456789.") != host.npos;
+}
+
 // Whether a page is of this machine: http://localhost, with or without a port.
 bool is_local(std::string_view origin) {
   for (const std::string_view host : {"http://localhost", "http://127.0.0.1", "http://[::1]"})
@@ -139,8 +147,8 @@ struct ServeApi::Route {
   // By what the engine generates: what a body asks for, and how it is told.
   ApiResult<Asked> (*read)(const Session&, const ServeDefaults&, const Json& body) = nullptr;
   std::unique_ptr<AnswerForm> (*form)(const Asked&, const std::string& model) = nullptr;
-  // Of a body that asks for several answers, a body for each; null, or none: it asks for one.
-  std::vector<Json> (*split)(const Json& body) = nullptr;
+  // Takes the prompts of a body that asks for an answer to each of several; null, or none: it asks for one.
+  std::vector<Json> (*take_prompts)(Json& body) = nullptr;
   bool open = false;  // to who has no key
 };
 
@@ -159,7 +167,7 @@ std::span<const ServeApi::Route> ServeApi::routes() {
        .path = "/completion",
        .read = read_native_completion,
        .form = native_form,
-       .split = split_prompts},
+       .take_prompts = take_prompts},
       {.method = "POST", .path = "/infill", .read = read_infill, .form = native_form},
       {.method = "POST", .path = "/tokenize", .tell = &ServeApi::tokenize},
       {.method = "POST", .path = "/detokenize", .tell = &ServeApi::detokenize},
@@ -247,6 +255,11 @@ std::optional<HttpReply> ServeApi::screen(const HttpRequest& request) const {
   if (api_key_.empty() && !request.origin.empty() && !is_local(request.origin))
     return refused(403, "a page of another machine may ask only with a key: start the server with --api-key",
                    "foreign_origin");
+  if (api_key_.empty() && is_dns_name(request.host))
+    return refused(403,
+                   "without a key this server is asked by an address or as localhost, not as " + request.host +
+                       ": start it with --api-key",
+                   "foreign_host");
   if (route == nullptr) return refused(404, "there is nothing at this path: there are " + paths(), "unknown_url");
   if (request.method != route->method) {
     HttpReply reply = refused(405, "this path takes " + std::string(route->method), "method_not_allowed");
@@ -291,15 +304,15 @@ void ServeApi::read(const Route& route, const HttpRequest& request, const std::s
   auto body = parse_body(request.body);
   if (!body) return exchange->reply(reply_of(body.error(), errors_at(route.path)));
   const Effort effort = effort_of(*body);
-  if (effort == Effort::kLittle) return serve(route, *body, exchange);
-  boost::asio::post(readers(effort), [this, &route, body = std::move(*body), exchange] {
-    guarded(route, exchange, [&] { serve(route, body, exchange); });
+  if (effort == Effort::kLittle) return serve(route, std::move(*body), exchange);
+  boost::asio::post(readers(effort), [this, &route, body = std::move(*body), exchange]() mutable {
+    guarded(route, exchange, [&] { serve(route, std::move(body), exchange); });
   });
 }
 
-void ServeApi::serve(const Route& route, const Json& body, const std::shared_ptr<Exchange>& exchange) {
+void ServeApi::serve(const Route& route, Json body, const std::shared_ptr<Exchange>& exchange) {
   if (exchange->gone()) return;
-  if (route.read != nullptr) return generate(route, body, exchange);
+  if (route.read != nullptr) return generate(route, std::move(body), exchange);
   reply(route, (this->*route.tell)(body), *exchange);
 }
 
@@ -324,10 +337,10 @@ void ServeApi::reply(const Route& route, const ApiResult<Json>& answer, Exchange
                         : reply_of(answer.error(), errors_at(route.path)));
 }
 
-void ServeApi::generate(const Route& route, const Json& body, const std::shared_ptr<Exchange>& exchange) {
+void ServeApi::generate(const Route& route, Json body, const std::shared_ptr<Exchange>& exchange) {
   const auto refuse = [&](const ApiError& error) { exchange->reply(reply_of(error, errors_at(route.path))); };
   if (draining_) return refuse(draining_error());
-  auto all = read_all(route, body);
+  auto all = read_all(route, std::move(body));
   if (!all) return refuse(all.error());
   if (all->size() == 1) return submit(route, std::move(all->front()), exchange);
   const auto parts = gather_replies(exchange, all->size());
@@ -335,12 +348,13 @@ void ServeApi::generate(const Route& route, const Json& body, const std::shared_
 }
 
 // What a body asks for; by several prompts, for an answer to each.
-ApiResult<std::vector<Asked>> ServeApi::read_all(const Route& route, const Json& body) const {
-  const std::vector<Json> bodies = route.split != nullptr ? route.split(body) : std::vector<Json>();
+ApiResult<std::vector<Asked>> ServeApi::read_all(const Route& route, Json body) const {
+  std::vector<Json> prompts = route.take_prompts != nullptr ? route.take_prompts(body) : std::vector<Json>();
   std::vector<Asked> all;
-  for (size_t i = 0; i < std::max<size_t>(bodies.size(), 1); ++i) {
-    SLUICE_API_TRY(Asked asked, route.read(session_, defaults_, bodies.empty() ? body : bodies[i]));
-    if (asked.stream && bodies.size() > 1) return bad_parameter("stream", "is for one prompt at a time: leave it out");
+  for (size_t i = 0; i < std::max<size_t>(prompts.size(), 1); ++i) {
+    if (!prompts.empty()) body["prompt"] = std::move(prompts[i]);
+    SLUICE_API_TRY(Asked asked, route.read(session_, defaults_, body));
+    if (asked.stream && prompts.size() > 1) return bad_parameter("stream", "is for one prompt at a time: leave it out");
     asked.index = i;
     all.push_back(std::move(asked));
   }

@@ -49,7 +49,7 @@ class ServeApi {
   std::optional<HttpReply> screen(const HttpRequest& request) const;
   void handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
   void read(const Route& route, const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
-  void serve(const Route& route, const Json& body, const std::shared_ptr<Exchange>& exchange);
+  void serve(const Route& route, Json body, const std::shared_ptr<Exchange>& exchange);
   template <class Do>
   void guarded(const Route& route, const std::shared_ptr<Exchange>& exchange, Do act) const;
   static void reply(const Route& route, const ApiResult<Json>& answer, Exchange& exchange);
@@ -65,8 +65,8 @@ class ServeApi {
   ApiResult<Json> count_tokens(const Json& body) const;
   ApiResult<Json> count_chat_tokens(const Json& body) const;
   ApiResult<Json> apply_template(const Json& body) const;
-  void generate(const Route& route, const Json& body, const std::shared_ptr<Exchange>& exchange);
-  ApiResult<std::vector<Asked>> read_all(const Route& route, const Json& body) const;
+  void generate(const Route& route, Json body, const std::shared_ptr<Exchange>& exchange);
+  ApiResult<std::vector<Asked>> read_all(const Route& route, Json body) const;
   void submit(const Route& route, Asked asked, const std::shared_ptr<Exchange>& exchange);
   void metrics(const std::shared_ptr<Exchange>& exchange);
   void slots(const std::shared_ptr<Exchange>& exchange);

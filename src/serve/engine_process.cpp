@@ -30,7 +30,8 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::open(const Session& sessio
 }
 
 Status EngineProcess::open_first() {
-  SLUICE_TRY_STATUS(begin_another().map([](const std::string&) {}));
+  SLUICE_TRY(const EngineNursery::Born born, nursery_.next());
+  listen_to(born);
   thread_ = std::thread([this] { run(); });
   std::unique_lock lock(mutex_);
   const auto known = [this] { return has_opened_ || failed_; };
@@ -161,7 +162,7 @@ std::optional<Error> EngineProcess::hear(JobTold& told) {
     kept->came_on = kept->came_on || comes_on;
     const bool failed = news.end && news.end->finish == Finish::kFailed;
     if (failed || std::ranges::all_of(answers, &JobAnswer::ended)) jobs_.erase(at);
-    if (!comes_on && std::exchange(kept->taken_in, true)) return std::nullopt;
+    if (!comes_on && std::exchange(kept->job.taken_in, true)) return std::nullopt;
   }
   kept->tell(std::move(news));
   return std::nullopt;
@@ -203,15 +204,16 @@ bool EngineProcess::replace(const std::optional<Error>& said) {
     if (changed_.wait_for(lock, wait, [this] { return ending_; })) return false;
   }
   lock.unlock();
-  auto ended = begin_another();
-  if (!ended) return give_up(ended.error()), false;
+  const auto born = nursery_.next();
+  if (!born) return give_up(born.error()), false;
   lock.lock();
+  listen_to(*born);
   const auto fruitless = drop_fruitless();
   give_all();
   ++restarts_;
   const size_t n = jobs_.size();
   lock.unlock();
-  const std::string why = said ? said->message : *ended;
+  const std::string why = said ? said->message : born->last_end;
   for (const auto& kept : fruitless)
     kept->tell(failed_news({.status = 500,
                             .message = "the engine has ended " + std::to_string(policy::kMostEndsOfARequest) +
@@ -223,15 +225,12 @@ bool EngineProcess::replace(const std::optional<Error>& said) {
   return true;
 }
 
-// Another process; gives how the one before has ended.
-Result<std::string> EngineProcess::begin_another() {
-  SLUICE_TRY(const EngineNursery::Born born, nursery_.next());
-  const std::lock_guard lock(mutex_);
+// REQUIRES: mutex_ is held, until that engine has all jobs: what is given meanwhile would be given twice.
+void EngineProcess::listen_to(const EngineNursery::Born& born) {
   channel_ = std::make_unique<FrameChannel>(born.socket);
   if (ending_) channel_->shut();
   pid_ = born.pid;
   has_opened_ = came_on_ = false;
-  return born.last_end;
 }
 
 // REQUIRES: mutex_ is held.

@@ -54,7 +54,6 @@ class EngineProcess : public AnswerEngine {
   struct Kept {
     Job job;
     Tell tell;
-    bool taken_in = false;   // it has been told so
     bool came_on = true;     // since it was given to this engine
     int fruitless_ends = 0;  // of engines in a row that have not brought it on
   };
@@ -76,7 +75,7 @@ class EngineProcess : public AnswerEngine {
   std::optional<Error> hear(JobTold& told);
   std::optional<Error> hear(LookTold& told);
   bool replace(const std::optional<Error>& said);
-  Result<std::string> begin_another();
+  void listen_to(const EngineNursery::Born& born);
   std::vector<std::shared_ptr<Kept>> drop_fruitless();
   void give_all();
   void give_up(const Error& error);

@@ -50,7 +50,7 @@ AnswerEngine::JobId EngineThread::submit(Job job, Tell tell) {
 void EngineThread::submit(JobId id, Job job, Tell tell) {
   const AnswerGrammar grammar = job.spec.sampling.grammar;
   Begin begin{id, {std::move(job), std::move(tell)}};
-  if (grammar.empty()) return queue(std::move(begin));
+  if (grammar.empty()) return queue(std::move(begin), /*prepared=*/false);
   {
     const std::lock_guard lock(mutex_);
     preparing_.insert(id);
@@ -61,16 +61,13 @@ void EngineThread::submit(JobId id, Job job, Tell tell) {
       prepare(grammar, model.vocabulary(), model.n_logits());
     } catch (const std::exception&) {  // its constraint will say so
     }
-    {
-      const std::lock_guard lock(mutex_);
-      if (preparing_.erase(begin.id) == 0) return;  // it was cancelled
-    }
-    queue(std::move(begin));
+    queue(std::move(begin), /*prepared=*/true);
   });
 }
 
-void EngineThread::queue(Begin begin) {
+void EngineThread::queue(Begin begin, bool prepared) {
   std::unique_lock lock(mutex_);
+  if (prepared && preparing_.erase(begin.id) == 0) return;  // it was cancelled
   if (failed_) {
     const ApiError error = unavailable(failed_->message);
     lock.unlock();
@@ -150,7 +147,7 @@ std::deque<EngineThread::Order> EngineThread::orders() {
 }
 
 void EngineThread::obey(Begin& order) {
-  if (engine_->waiting() >= most_waiting_) {
+  if (!order.told.job.taken_in && engine_->waiting() >= most_waiting_) {
     ++tally_.refused;
     return order.told.tell(
         failed_news({.status = 429,
@@ -372,7 +369,7 @@ Usage EngineThread::usage_of(const Talk& talk) const {
   const RequestFigures figures = engine_->figures(talk.request);
   const RequestStats& stats = request.stats;
   return {.prompt_tokens = stats.prompt_tokens,
-          .reused_tokens = stats.reused_tokens,
+          .reused_tokens = std::min(stats.reused_tokens, stats.prompt_tokens),  // others may have said the same
           .completion_tokens = talk.n_tokens,
           .method = talk.trial ? talk.trial->method() : std::string(request.method.name),
           .source = request.source_name(),

@@ -83,7 +83,7 @@ class EngineThread : public AnswerEngine {
   struct Unwatch {};
   using Order = std::variant<Begin, Cancel, Look, Watch, Unwatch>;
 
-  void queue(Begin begin);
+  void queue(Begin begin, bool prepared);
   void run();
   bool ending() const;
   std::deque<Order> orders();

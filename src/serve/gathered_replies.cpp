@@ -16,12 +16,11 @@ class Gathered {
   Gathered(std::shared_ptr<Exchange> client, size_t n) : client_(std::move(client)), replies_(n), left_(n) {}
 
   void take(size_t i, HttpReply reply) {
+    if (reply.status != 200) return fail(std::move(reply));
     const std::lock_guard lock(mutex_);
     if (left_ == 0) return;
-    left_ = reply.status == 200 ? left_ - 1 : 0;
-    if (reply.status != 200) return client_->reply(std::move(reply));
     replies_[i] = std::move(reply.body);
-    if (left_ == 0) client_->reply({.status = 200, .body = list()});
+    if (--left_ == 0) client_->reply({.status = 200, .body = list()});
   }
 
   void on_gone(std::function<void()> gone) {
@@ -32,7 +31,8 @@ class Gathered {
     gone();
   }
 
-  void client_has_gone() {
+  // What is still to come is for nobody.
+  void give_up() {
     std::vector<std::function<void()>> all;
     {
       const std::lock_guard lock(mutex_);
@@ -42,9 +42,21 @@ class Gathered {
     for (const auto& gone : all) gone();
   }
 
-  bool gone() const { return client_->gone(); }
+  bool gone() const {
+    const std::lock_guard lock(mutex_);
+    return gone_ || client_->gone();
+  }
 
  private:
+  void fail(HttpReply reply) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(left_, 0) == 0) return;
+      client_->reply(std::move(reply));
+    }
+    give_up();
+  }
+
   std::string list() const {
     std::string all;
     for (const std::string& one : replies_) all += (all.empty() ? "[" : ",") + one;
@@ -52,7 +64,7 @@ class Gathered {
   }
 
   std::shared_ptr<Exchange> client_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<std::string> replies_;
   size_t left_;  // 0: the client has its reply
   bool gone_ = false;
@@ -81,7 +93,7 @@ std::vector<std::shared_ptr<Exchange>> gather_replies(const std::shared_ptr<Exch
   std::vector<std::shared_ptr<Exchange>> parts;
   for (size_t i = 0; i < n; ++i) parts.push_back(std::make_shared<Part>(all, i));
   client->on_gone([all = std::weak_ptr(all)] {
-    if (const auto there = all.lock()) there->client_has_gone();
+    if (const auto there = all.lock()) there->give_up();
   });
   return parts;
 }

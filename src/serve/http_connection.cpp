@@ -46,6 +46,7 @@ HttpRequest request_of(const http::request<http::string_body>& head) {
                       .authorization = view(head[http::field::authorization]),
                       .api_key = view(head["x-api-key"]),
                       .origin = view(head[http::field::origin]),
+                      .host = view(head[http::field::host]),
                       .last_event_id = view(head["Last-Event-ID"])};
   request.path.resize(std::min(request.path.find('?'), request.path.size()));
   return request;
@@ -110,6 +111,7 @@ void HttpConnection::start() { read_head(); }
 
 void HttpConnection::read_head() {
   state_ = State::kReading;
+  head_only_ = false;
   parser_.emplace();
   parser_->header_limit(policy::kLongestHead);
   parser_->body_limit(policy::kLongestBody);
@@ -124,6 +126,7 @@ void HttpConnection::got_head() {
   const auto& head = parser_->get();
   chunked_ = head.version() >= 11;
   keep_alive_ = head.keep_alive();
+  head_only_ = head.method() == http::verb::head;
   if (head.version() != 10 && head.version() != 11) return refuse(400, "HTTP/1.1 is spoken here");
   if (auto refused = shared_.handler.screen(request_of(head))) {
     keep_alive_ = keep_alive_ && parser_->is_done();
@@ -204,6 +207,7 @@ void HttpConnection::answer(HttpReply reply) {
   response.keep_alive(keep_alive_);
   response.body() = std::move(reply.body);
   response.prepare_payload();
+  if (head_only_) response.body().clear();
   state_ = State::kAnswering;
   said_ = true;
   send(text_of(response));

@@ -70,6 +70,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   uint64_t timer_number_ = 0;  // of what it was set for last
   bool overdue_ = false;       // it has cut an operation short
   bool keep_alive_ = false;    // after this reply
+  bool head_only_ = false;     // replies have no body (RFC 9110, 9.3.2)
   bool chunked_ = true;        // its stream, or it ends with the connection
   bool said_ = false;          // all of it
   uint64_t number_ = 0;        // of the request, by which replies to former ones are told

@@ -19,6 +19,7 @@ struct HttpRequest {
   std::string authorization;       // the header, empty without one
   std::string api_key = {};        // likewise x-api-key
   std::string origin = {};         // likewise: the page that a browser asks for
+  std::string host = {};           // likewise: the name by which this machine was asked
   std::string last_event_id = {};  // likewise Last-Event-ID
   std::string body = {};
 };

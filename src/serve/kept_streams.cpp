@@ -37,11 +37,14 @@ class KeptStreams::Stream : public Exchange, public std::enable_shared_from_this
   Stream(KeptStreams& all, std::string name, std::shared_ptr<Exchange> client)
       : all_(all), name_(std::move(name)), timer_(all.threads_.get_executor()), client_(std::move(client)) {}
 
+  // There is no stream: it was refused.
   void reply(HttpReply reply) override {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-    if (client_) client_->reply(std::move(reply));
-    wait();
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+      if (client_) client_->reply(std::move(reply));
+    }
+    all_.forget(name_);
   }
 
   void stream(std::string events) override {

@@ -1,6 +1,7 @@
 #include "serve/native_body.h"
 
 #include <algorithm>
+#include <random>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -144,7 +145,10 @@ ApiStatus read_native_parameter(const std::string& name, const json& value, Aske
                                                "json_schema", "grammar",   "regex"};
   if (value.is_null() || std::ranges::count(kElsewhere, name) > 0) return {};
   if (std::ranges::count(silent_parameters(), name, &Silent::name) > 0) return {};
-  if (name == "seed" && is_any_seed(value)) return {};
+  if (name == "seed" && is_any_seed(value)) {
+    asked.spec.sampling.seed = std::random_device()();
+    return {};
+  }
   if (name == "n_probs") return read_probabilities(value, name, asked);
   if (name == "response_fields") return read_fields(value, name, asked);
   if (name == "return_tokens") {

@@ -103,17 +103,11 @@ ApiResult<Tokens> read_native_prompt(const json& prompt, const Tokenizer& tokeni
   return read_mixed(prompt, tokenizer);
 }
 
-std::vector<json> split_prompts(const json& body) {
-  std::vector<json> bodies;
+std::vector<json> take_prompts(json& body) {
   if (!is_given(body, "prompt") || !holds_several(body["prompt"]) || body["prompt"].size() > policy::kMostPrompts)
-    return bodies;
-  json rest = body;
-  rest["prompt"] = nullptr;
-  for (const json& prompt : body["prompt"]) {
-    bodies.push_back(rest);
-    bodies.back()["prompt"] = prompt;
-  }
-  return bodies;
+    return {};
+  json prompts = std::exchange(body["prompt"], nullptr);
+  return std::move(prompts.get_ref<json::array_t&>());
 }
 
 ApiResult<Tokens> read_infill_prompt(const json& body, const Tokenizer& tokenizer, int32_t context) {

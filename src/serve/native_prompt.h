@@ -14,8 +14,8 @@ namespace sluice {
 // texts are special tokens, and those that the model wants around a text stand there if the prompt begins with one.
 ApiResult<std::vector<Token>> read_native_prompt(const nlohmann::ordered_json& prompt, const Tokenizer& tokenizer);
 
-// What a body asks by a list of several prompts, up to policy::kMostPrompts, as a body for each; of others nothing.
-std::vector<nlohmann::ordered_json> split_prompts(const nlohmann::ordered_json& body);
+// Takes a body's prompts where there are several, up to policy::kMostPrompts; of others nothing.
+std::vector<nlohmann::ordered_json> take_prompts(nlohmann::ordered_json& body);
 
 // What stands between input_prefix and input_suffix, in the way of the model's vocabulary; it begins with `prompt`.
 // Other files, input_extra, stand before it. Where the context has too little room for all, what is farthest from the

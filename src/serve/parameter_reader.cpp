@@ -123,6 +123,7 @@ ApiStatus read_stream_options(const json& value, const std::string& param, Asked
   if (!value.is_object()) return bad_parameter(param, "must be an object, as in {\"include_usage\": true}");
   for (const auto& [name, option] : value.items()) {
     if (name != "include_usage") return bad_parameter(param + "." + name, "unknown; there is include_usage");
+    if (option.is_null()) continue;
     SLUICE_API_TRY(asked.include_usage, read_flag(option, param + "." + name));
   }
   return {};

@@ -38,9 +38,8 @@ std::string without_dashes(std::string text) {
 
 // Which has two names in chats and texts.
 ApiStatus check_longest(const json& body) {
-  if (!body.contains("max_tokens") || !body.contains("max_completion_tokens") ||
-      body["max_tokens"] == body["max_completion_tokens"])
-    return {};
+  const json longest = body.value("max_tokens", json()), other = body.value("max_completion_tokens", json());
+  if (longest.is_null() || other.is_null() || longest == other) return {};
   return bad_parameter("max_tokens", "max_completion_tokens says something else: leave one of them out");
 }
 

@@ -44,6 +44,10 @@ Result<std::string> act(std::string_view question) {
   if (question == "throw") throw std::runtime_error("thrown");
   if (question == "fail") return runtime_error("failed");
   if (question == "die") ::kill(::getppid(), SIGKILL);
+  if (question == "end all") {  // as who ends a service does
+    ::kill(::getppid(), SIGTERM);
+    ::kill(::getpid(), SIGTERM);
+  }
   if (question == "stop") ::kill(::getpid(), SIGKILL);
   return "you said " + std::string(question);
 }
@@ -90,6 +94,12 @@ TEST(HelperProcess, WhatWasStoppedFromOutsideIsNotTheQuestionsFault) {
   EXPECT_EQ(stopped.error().message, "its helper process was stopped (Killed)");
   EXPECT_EQ(helper.ask("abort").error().kind, ErrorKind::kInput);
   EXPECT_EQ(helper.ask("hello").value_or(""), "you said hello");
+}
+
+// A program that is to end may have answers to finish.
+TEST(HelperProcess, EndsWithItsProgramAndNotBefore) {
+  const auto helper = HelperProcess::start(act, kLimits).value();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(helper.ask("end all").value_or(""), "you said end all");
 }
 
 TEST(HelperProcess, ThatHasEndedIsAnError) {

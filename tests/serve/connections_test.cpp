@@ -161,6 +161,23 @@ TEST(ServeConnections, PagesOfOtherMachinesNeedAKey) {
     EXPECT_EQ(status(other), 403) << other;
 }
 
+// A page whose name its owner lets stand for 127.0.0.1 is of one origin with what it asks there.
+TEST(ServeConnections, NamesOfOthersNeedAKey) {
+  const auto status = [](const Server& server, const std::string& host) {
+    HttpClient client(server.address());
+    client.send("GET /props HTTP/1.1\r\nHost: " + host + "\r\nAuthorization: Bearer key\r\n\r\n");
+    return client.read().status;
+  };
+  const auto server = serve();
+  for (const char* local : {"localhost", "localhost:8080", "127.0.0.1", "127.0.0.1:8080", "[::1]:8080", "10.0.0.7", ""})
+    EXPECT_EQ(status(*server, local), 200) << local;
+  for (const char* other : {"evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example"})
+    EXPECT_EQ(status(*server, other), 403) << other;
+  ServerOptions options;
+  options.api_key = "key";
+  EXPECT_EQ(status(*serve(options), "our.example"), 200);
+}
+
 TEST(ServeConnections, ThereAreNoMoreThanMayBe) {
   ServerOptions options;
   options.http.connections = 2;
@@ -192,6 +209,18 @@ TEST(ServeConnections, AConnectionServesOneRequestAfterAnother) {
   client.send(http_request("GET", "/health", "", "Connection: close\r\n"));
   EXPECT_EQ(client.read().status, 200);
   EXPECT_TRUE(client.ended());
+}
+
+TEST(ServeConnections, WhatAnswersHeadHasNoBody) {
+  const auto server = serve();
+  HttpClient client(server->address());
+  client.send("HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n" +
+              http_request("GET", "/health", "", "Connection: close\r\n"));
+  client.read_at_least(1 << 20);
+  const std::string& all = client.unread();
+  EXPECT_TRUE(all.starts_with("HTTP/1.1 405 ")) << all;
+  const size_t next = all.find("\r\n\r\n") + 4;
+  EXPECT_EQ(all.compare(next, 13, "HTTP/1.1 200 "), 0) << all;
 }
 
 TEST(ServeConnections, ABodyIsAskedForBeforeItIsSent) {

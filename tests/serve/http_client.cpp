@@ -93,7 +93,7 @@ HttpAnswer HttpClient::read() {
 
 std::string http_request(const std::string& method, const std::string& path, const std::string& body,
                          const std::string& headers) {
-  return method + " " + path + " HTTP/1.1\r\nHost: here\r\n" + headers +
+  return method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers +
          (body.empty() ? "" : "Content-Length: " + std::to_string(body.size()) + "\r\n") + "\r\n" + body;
 }
 

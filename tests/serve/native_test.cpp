@@ -180,6 +180,29 @@ TEST(ServeNative, WhoGoesAwayEndsTheAnswersToAllPrompts) {
   EXPECT_TRUE(soon([&] { return server->load().running == 0; }));
 }
 
+TEST(ServeNative, APromptThatIsRefusedEndsTheAnswersToTheOthers) {
+  ServerOptions options;
+  options.concurrency = 1;
+  options.queue = 1;
+  const auto server = serve(options, slow_session());
+  json body = {{"ignore_eos", true}};
+  body["prompt"] = {"one two", "three", "one", "two"};
+  const HttpAnswer answer = post(server->address(), kCompletion, body);
+  EXPECT_EQ(answer.status, 429) << answer.body;
+  EXPECT_TRUE(soon([&] { return server->load().running == 0 && server->load().waiting == 0; }));
+}
+
+TEST(ServeNative, WithoutASeedOfItsOwnEachAnswerHasAnother) {
+  ServerOptions options;
+  options.seed = 7;
+  const auto server = serve(options);
+  json body = {{"prompt", "one two"}, {"n_predict", 2}, {"temperature", 1}};
+  const auto seed = [&] { return answer_to(*server, body)["generation_settings"]["seed"]; };
+  EXPECT_EQ(seed(), 7);
+  body["seed"] = -1;
+  EXPECT_NE(seed(), seed());
+}
+
 TEST(ServeNative, BiasesNameTokensByIdOrText) {
   const auto server = serve();
   const json text = post(server->address(), "/tokenize", {{"content", "q"}}).json()["tokens"];

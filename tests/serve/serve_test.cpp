@@ -244,6 +244,7 @@ TEST(Serve, WhatWouldChangeTheAnswerAndIsNotSupportedIsRefused) {
   for (const auto& [name, value] : std::vector<std::pair<std::string, json>>{{"n", 1},
                                                                              {"tools", json::array()},
                                                                              {"user", "me"},
+                                                                             {"max_completion_tokens", nullptr},
                                                                              {"stop", nullptr},
                                                                              {"response_format", {{"type", "text"}}}})
     EXPECT_EQ(

@@ -8,6 +8,7 @@
 
 #include "serve/http_client.h"
 #include "serve/kept_streams.h"
+#include "serve/policy.h"
 #include "serve/served.h"
 
 namespace sluice::test {
@@ -152,6 +153,11 @@ TEST_F(KeptStreamsTest, AtTheEndWhatNobodyReadsIsCancelled) {
   EXPECT_TRUE(alone->gone());
   EXPECT_FALSE(read->gone());
   EXPECT_EQ(streams_.keep(client_), client_) << "nothing is kept any more";
+}
+
+TEST_F(KeptStreamsTest, WhatIsRefusedTakesNoPlace) {
+  for (size_t i = 0; i < policy::kMostStreams; ++i) streams_.keep(client_)->reply({.status = 429});
+  EXPECT_NE(streams_.keep(client_), client_);
 }
 
 TEST_F(KeptStreamsTest, OneThatIsTooLongGoesOnAndCannotBeTakenUp) {
