@@ -191,8 +191,8 @@ class Planner {
   Result<std::vector<Place>> places_of_hosts(const Texts& texts, PlanKey& key) {
     Place all{.hosts = options_.session.hosts, .profile = {}, .cuts = {}, .draft = {}};
     SLUICE_TRY(all.profile, measure_there(key));
-    SLUICE_TRY(const auto drafts, measure_models(drafts_of(session_, session_.options().threads)));
-    add_drafts(session_, drafts, all.profile);
+    SLUICE_TRY(drafts_here_, measure_models(drafts_of(session_, session_.options().threads)));
+    add_drafts(session_, drafts_here_, all.profile);
     const auto asked = draft_place_asked_for();
     if (const auto& on = options_.session.draft_on)
       SLUICE_TRY_STATUS(on->check(!session_.drafts().empty(), all.hosts.size()));
@@ -276,8 +276,11 @@ class Planner {
       there.hosts.front().layers = 0;
       there.cuts.clear();
       there.profile.clear();
-      SLUICE_TRY(const Profile passes, measure_over(std::move(there), "measuring the draft model there",
-                                                    Deadline(options_.seconds * kShareOfDrafts)));
+      SLUICE_TRY(Profile passes, measure_over(std::move(there), "measuring the draft model there",
+                                              Deadline(options_.seconds * kShareOfDrafts)));
+      // There it was measured a row at a time, as verdicts take it; all guesses of a pass are one product.
+      const CostCurve& head_here = drafts_here_[measured.drafts.size()].head;
+      if (const double row = head_here.at(1); row > 0.0) passes.head = head_here.times(passes.head.at(1) / row);
       measured.drafts.push_back(draft_pass(passes, draft.hparams().n_layers));
       if (passes.direct.empty())
         return runtime_error(kHost + host.address.for_people() + ": nothing was measured there");
@@ -436,6 +439,7 @@ class Planner {
   const PlanOptions& options_;
   Session session_;
   Deadline deadline_, half_;
+  std::vector<Profile> drafts_here_;  // the draft models, on this machine
   Plan plan_;
 };
 

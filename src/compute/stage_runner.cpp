@@ -1,6 +1,8 @@
 #include "compute/stage_runner.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "compute/cpu_stage_runner.h"
 #include "compute/ggml_stage_runner.h"
@@ -23,7 +25,10 @@ Status check_options(const ModelFile& model, const StageOptions& o) {
     return input_error(of + "no stage may begin with layer " + std::to_string(o.range.first) + ": layer " +
                        std::to_string(layer) + " reads keys and values of layer " +
                        std::to_string(model.hparams().kv_layer_of(layer)));
-  for (const int32_t tap : o.taps) {
+  std::vector<int32_t> taps = o.taps;
+  std::ranges::sort(taps);
+  if (std::ranges::adjacent_find(taps) != taps.end()) return input_error(of + "a layer is tapped twice");
+  for (const int32_t tap : taps) {
     if (tap < o.range.first || tap > o.range.last) {
       return input_error(of + "tap " + std::to_string(tap) + " is not in layers " + std::to_string(o.range.first) +
                          " to " + std::to_string(o.range.last));

@@ -51,16 +51,21 @@ int64_t folded_bytes(const HyperParameters& h, LayerRange stage) {
 
 int64_t folded_bytes(const HyperParameters& h) { return folded_bytes(h, {0, h.n_layers}); }
 
-int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
-  if (recipe.kind == StageRecipe::Kind::kNothing || recipe.kind == StageRecipe::Kind::kZeros) return 0;
-  const StageOptions& options = recipe.options;
+namespace {
+
+// With all experts.
+int64_t bytes_of_matrices(const StageOptions& options, const ModelFile& model) {
   uint64_t weights = 0;
   for (int32_t l = options.range.first; l < options.range.last; ++l) weights += model.layer_bytes(l);
   if (options.with_head) weights += model.head_bytes();
   if (options.device == kCpuDevice)
     weights = static_cast<uint64_t>(static_cast<double>(weights) * packed_growth(model));
-  if (options.device == kCpuDevice && options.expert_memory > 0)
-    weights -= static_cast<uint64_t>(std::max<int64_t>(expert_bytes(model, options.range) - options.expert_memory, 0));
+  return static_cast<int64_t>(weights);
+}
+
+// Embeddings, cells and states.
+int64_t bytes_of_rest(const StageOptions& options, const ModelFile& model) {
+  uint64_t weights = 0;
   const HyperParameters& h = model.hparams();
   // With embeddings for each layer a stage reads the first one too, and of the others its part.
   const bool embeds = options.with_embedding || (h.d_per_layer > 0 && options.range.count() > 0);
@@ -70,6 +75,28 @@ int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
                static_cast<uint64_t>(h.n_layers);
   return static_cast<int64_t>(weights) + options.n_cells * bytes_of_cell(h, options.kv, options.range) +
          folded_bytes(h, options.range);
+}
+
+}  // namespace
+
+int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
+  const StageOptions& options = recipe.options;
+  if (recipe.kind == StageRecipe::Kind::kNothing) return 0;
+  if (recipe.kind == StageRecipe::Kind::kZeros) return options.n_cells * kBookkeeping;
+  int64_t in_file = 0;
+  if (options.device == kCpuDevice && options.expert_memory > 0)
+    in_file = std::max<int64_t>(expert_bytes(model, options.range) - options.expert_memory, 0);
+  return bytes_of_matrices(options, model) - in_file + bytes_of_rest(options, model);
+}
+
+int64_t least_bytes_of_stage(const StageRecipe& recipe, const ModelFile& model) {
+  const StageOptions& options = recipe.options;
+  const int64_t all = bytes_of_stage(recipe, model);
+  if (options.device != kCpuDevice || recipe.kind != StageRecipe::Kind::kLayers) return all;
+  const int64_t waiting = expert_bytes(model, options.range) - expert_bytes_of_layer(model, options.range);
+  const auto matrices = static_cast<double>(bytes_of_matrices(options, model) - waiting);
+  const auto as_in_file = static_cast<int64_t>(matrices / std::max(1.0, packed_growth(model)));
+  return std::min(all, as_in_file + bytes_of_rest(options, model));
 }
 
 void fit_types(const std::vector<StageRecipe>& stages, const ModelFile& model, int64_t bytes) {

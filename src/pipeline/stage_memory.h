@@ -39,6 +39,9 @@ Status fit_experts(std::vector<StageRecipe>& stages, const ModelFile& model, int
 // Bytes of a stage when all of its cells are full: weights, keys and values. Of layers with windows too: many short
 // texts fill theirs.
 int64_t bytes_of_stage(const StageRecipe& recipe, const ModelFile& model);
+// The same of one whose matrices are as small as in the file, and that keeps the experts of a layer: with less it can't
+// do, with that perhaps.
+int64_t least_bytes_of_stage(const StageRecipe& recipe, const ModelFile& model);
 // Of a head, with what it borrows. REQUIRES: it was opened with its target, which is `target`.
 int64_t bytes_of_stage(const StageRecipe& recipe, const HeadFile& head, const ModelFile& target);
 

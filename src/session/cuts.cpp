@@ -23,7 +23,7 @@ class StageRoom {
   StageRoom(const ModelFile& model, const SessionOptions& options, size_t n_stages, const FreeMemory& free)
       : model_(model), options_(options) {
     for (size_t stage = 0; stage < n_stages; ++stage)
-      limits_.push_back(options.hosts.empty() ? of_device(stage, n_stages, free) : options.hosts[stage].memory * kGib);
+      limits_.push_back(options.hosts.empty() ? of_device(stage, n_stages, free) : of_host(stage));
     if (!limited()) return;
     const int32_t n = model.hparams().n_layers;
     embedding_ = bytes({0, 0}, true, false);
@@ -73,6 +73,17 @@ class StageRoom {
     if (all == 0) return 0;
     const auto passes = static_cast<double>(bytes_of_passes(model_.hparams()));
     return std::max(1.0, kTaken * (all / static_cast<double>(there) - passes));
+  }
+  // Its share, where several stages are there.
+  double of_host(size_t stage) const {
+    double memory = 0;
+    int there = 0;
+    for (const HostOptions& other : options_.hosts) {
+      if (other.address.text() != options_.hosts[stage].address.text()) continue;
+      memory = std::max(memory, other.memory);
+      ++there;
+    }
+    return memory * kGib / there;
   }
   static std::string gib(double bytes) {
     const auto tenths = std::lround(bytes / kGib * 10);

@@ -102,8 +102,9 @@ bool Generation::has_work(size_t s) const {
 void Generation::note_pass(size_t s, const StageReport& report) {
   const auto now = Clock::now();
   Pace& pace = paces_[s];
-  const double seconds = report.end - report.begin;
-  pace.lately = pace.lately > 0.0 ? pace.lately + kNewestPass * (seconds - pace.lately) : seconds;
+  const double seconds = report.received + report.end - report.begin;  // since the stage before was through with it
+  if (report.rows_computed > 0)                                        // what a journal knew took no time
+    pace.lately = pace.lately > 0.0 ? pace.lately + kNewestPass * (seconds - pace.lately) : seconds;
   pace.since = now;
   if (s + 1 < n_stages() && !has_work(s + 1)) paces_[s + 1].since = now;
   ++pace.batches;
@@ -128,12 +129,13 @@ void Generation::look_after() {
                                           " s: is it out of memory, or stopped in a debugger?"});
 }
 
-// Of another host a stage speaks by its name: of the next one, which batches go to, or of the head's.
+// Of another host a stage speaks by its name: of the next one, which batches go to, of the head's, or of one behind of
+// which the next one has told it.
 size_t Generation::whose_fault(size_t s, const Error& error) const {
   if (!error.message.starts_with(kHost) || is_head(s)) return s;
-  const bool has_next = s + 1 < n_stages();
-  const bool of_head = feeds_head(s) && is_of(error, hosts_.back()) && !(has_next && is_of(error, hosts_[s + 1]));
-  return of_head ? n_stages() : has_next ? s + 1 : s;
+  for (size_t seat = s + 1; seat < hosts_.size(); ++seat)
+    if (is_of(error, hosts_[seat])) return seat;
+  return s + 1 < n_stages() ? s + 1 : s;
 }
 
 // Of the network's thread.

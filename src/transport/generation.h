@@ -106,7 +106,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   struct Pace {
     int64_t batches = 0;        // that it has reported
     Clock::time_point since{};  // it has had one to compute
-    double lately = 0.0;        // seconds of a pass, a running average; 0: unknown
+    double lately = 0.0;        // seconds of a pass and of the link before it, a running average; 0: unknown
   };
 
   void lay_ways();

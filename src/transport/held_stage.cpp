@@ -133,10 +133,24 @@ Status HeldStage::serve() {
                                    Priority::kUrgent));
   if (pace_) wait_exactly();
   while (const auto frame = batches_.pop()) {
+    const auto begin = std::chrono::steady_clock::now();
+    busy_ = true;
     SLUICE_TRY_STATUS(process(*frame));
+    note_turn(begin);
     ++progress_;
+    busy_ = false;
   }
   return {};
+}
+
+// Of the first batch its own time: it is some part of a turn.
+void HeldStage::note_turn(std::chrono::steady_clock::time_point begin) {
+  constexpr double kLongest = 5.0, kNewest = 0.25;
+  const auto before = std::exchange(begun_, begin);
+  if (progress_ == 0)
+    turn_ = seconds_to(std::chrono::steady_clock::now()) - seconds_to(begin);
+  else
+    turn_ = turn_ + kNewest * (std::min(seconds_to(begin) - seconds_to(before), kLongest) - turn_);
 }
 
 Result<std::optional<StageSetup>> HeldStage::next_setup() {

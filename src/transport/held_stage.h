@@ -71,6 +71,8 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   }
   bool ended() const { return ended_; }
   uint64_t progress() const { return progress_; }  // batches
+  bool busy() const { return busy_; }              // with a batch
+  double turn() const { return turn_; }            // seconds from batch to batch, lately
   int64_t bytes() const { return bytes_; }         // that were set aside
 
  private:
@@ -98,6 +100,7 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   Status process(Batch batch, const Frame& frame);
   Status receive(const Taps& taps);
   Status take_amendments();
+  void note_turn(std::chrono::steady_clock::time_point begin);
   double seconds_to(std::chrono::steady_clock::time_point time) const;
 
   void pass_on(Batch batch) override;
@@ -133,6 +136,7 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   LinkMeter link_;               // that batches come by
   double received_ = 0;          // seconds that the batch in hand occupied it
   Stopwatch passed_on_;
+  std::chrono::steady_clock::time_point begun_;  // the batch before
 
   std::mutex mutex_;                               // guards the next three
   std::shared_ptr<Connection> before_;             // whom batches come from
@@ -141,6 +145,8 @@ class HeldStage final : public std::enable_shared_from_this<HeldStage>, private 
   std::condition_variable relay_came_;
   std::atomic<bool> ended_ = false;
   std::atomic<uint64_t> progress_ = 0;
+  std::atomic<bool> busy_ = false;
+  std::atomic<double> turn_ = 0;
   std::atomic<int64_t> bytes_ = 0;
 };
 

@@ -71,6 +71,8 @@ Result<StageRecipe> HeldStage::set_aside_for(const StageRecipe& recipe, const Mo
 }
 
 Result<MadeStage> HeldStage::made_head(const StageRecipe& recipe) {
+  if (recipe.options.range.first != 0 || recipe.options.range.last != 0)
+    return runtime_error("it was sent a recipe of a head with layers of the model");
   SLUICE_TRY(const ModelFile target, model_of(recipe));
   SLUICE_TRY(const HeadFile head, head_of(recipe, target));
   SLUICE_TRY_STATUS(set_aside(bytes_of_stage(recipe, head, target)));

@@ -70,6 +70,7 @@ class RemotePipeline final : public RemoteStages {
     const auto opened = generation->open(std::max(kConnect, plan_.patience));
     if (!opened) return tl::unexpected<Error>(opened.error().error);
     generation_ = generation;
+    unreachable_at_first_ = unreachable_;
     bits_ = generation_->bits();
     return {};
   }
@@ -276,6 +277,7 @@ class RemotePipeline final : public RemoteStages {
       if (!generation) continue;
       const auto opened = generation->open(kConnectAgain);
       if (opened) {
+        unreachable_ = unreachable_at_first_;  // in so short a time a lost packet is enough
         knocks_->stop();
         replacements_.settled();
         const HostAddress& heir = (*hosts)[loss.stage];
@@ -343,7 +345,7 @@ class RemotePipeline final : public RemoteStages {
   Replacements replacements_;                           // of the mender
   std::vector<std::shared_ptr<Connection>> spares_;     // whom the model is known to; of the caller
   std::optional<WeightServer> weights_, head_weights_;  // for stages and heads that lack them
-  Unreachable unreachable_;                             // of who opens generations, one after the other
+  Unreachable unreachable_, unreachable_at_first_;      // of who opens generations, one after the other
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -98,14 +98,16 @@ class StageHost::Impl {
       draining_ = true;
     }
     using Clock = std::chrono::steady_clock;
-    const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-    auto idle = Clock::now() + kIdle;  // then, if no batch comes
-    for (uint64_t batches = progress(); stages() > 0 && Clock::now() < std::min(idle, end);) {
+    const auto begin = Clock::now();
+    const auto since = [](Clock::time_point time) {
+      return std::chrono::duration<double>(Clock::now() - time).count();
+    };
+    auto idle = begin;
+    for (uint64_t batches = progress();
+         stages() > 0 && since(begin) < seconds && since(idle) < kIdle + kTurns * turn();) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      if (const uint64_t now = progress(); now != batches) {
-        batches = now;
-        idle = Clock::now() + kIdle;
-      }
+      const uint64_t before = std::exchange(batches, progress());
+      if (before != batches || busy()) idle = Clock::now();
     }
   }
 
@@ -120,8 +122,9 @@ class StageHost::Impl {
 
  private:
   static constexpr size_t kMostStages = 64;
-  static constexpr double kKeepSeconds = 30.0;        // that a stage is kept for who may come back
-  static constexpr std::chrono::seconds kIdle{1};     // without a batch: no answer is being made
+  static constexpr double kKeepSeconds = 30.0;  // that a stage is kept for who may come back
+  // So many seconds without a batch, and so many times what goes from one to the next: no answer is being made.
+  static constexpr double kIdle = 1.0, kTurns = 3.0;
   static constexpr std::chrono::seconds kLeaving{2};  // for one that ends to be through with its batch
 
   struct Held {
@@ -240,6 +243,20 @@ class StageHost::Impl {
     uint64_t all = 0;
     for (const Held& held : held_) all += held.stage->progress();
     return all;
+  }
+
+  bool busy() {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::any_of(held_, [](const Held& held) { return !held.done && held.stage->busy(); });
+  }
+
+  // Of the slowest.
+  double turn() {
+    const std::lock_guard lock(mutex_);
+    double longest = 0.0;
+    for (const Held& held : held_)
+      if (!held.done) longest = std::max(longest, held.stage->turn());
+    return longest;
   }
 
   const StageHostOptions options_;

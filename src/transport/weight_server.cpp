@@ -35,7 +35,7 @@ Result<WeightsOffered> offer(const OpenFiles& files, std::vector<std::vector<uin
 }  // namespace
 
 Result<WeightsOffered> offer_weights(const ModelFile& model, const StageRecipe& recipe) {
-  return offer(model.files(), blocks_of_stage(model, recipe.options), bytes_of_stage(recipe, model));
+  return offer(model.files(), blocks_of_stage(model, recipe.options), least_bytes_of_stage(recipe, model));
 }
 
 Result<WeightsOffered> offer_weights(const HeadFile& head, const ModelFile& target, const StageRecipe& recipe) {

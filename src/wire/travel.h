@@ -1,8 +1,9 @@
 // Aggregates as bytes, in one encoding: numbers little-endian, lists behind their length, members in the order of their
 // declaration. What decodes, encodes to the same bytes again.
 //
-// Bytes from a stranger do no harm: a Reader reads nothing beyond them, and takes no more memory than a fixed multiple
-// of their number. Of each enum that travels there is an `is_known(value)` beside it.
+// Bytes from a stranger do no harm: a Reader reads nothing beyond them, and takes no more memory for lists than four
+// times their number and 64 MiB: some elements are many times as long as their bytes. Of each enum that travels there
+// is an `is_known(value)` beside it.
 #pragma once
 
 #include <algorithm>
@@ -168,7 +169,7 @@ size_t least_bytes() {
 // Once something is wrong it reads zeros and empty lists, so that what calls it comes to its end.
 class Reader {
  public:
-  explicit Reader(std::span<const std::byte> from) : from_(from) {}
+  explicit Reader(std::span<const std::byte> from) : from_(from), room_(4 * from.size() + (size_t{64} << 20)) {}
 
   template <class T>
   void scalar(T& x) {
@@ -191,6 +192,11 @@ class Reader {
       fail("a list is longer than the message");
       n = 0;
     }
+    if (n > room_ / sizeof(typename List::value_type)) {
+      fail("its lists take too much memory");
+      n = 0;
+    }
+    room_ -= n * sizeof(typename List::value_type);
     list.resize(n);
   }
   template <class T>
@@ -235,6 +241,7 @@ class Reader {
   }
 
   std::span<const std::byte> from_;
+  size_t room_;  // bytes of memory
   const char* complaint_ = nullptr;
 };
 

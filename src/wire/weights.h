@@ -27,7 +27,7 @@ struct WeightsOffered {
     std::vector<Sha256> hashes;    // of each of these
   };
   std::vector<File> files;  // in the model's or head's order
-  uint64_t memory = 0;      // bytes that the stage will take
+  uint64_t memory = 0;      // bytes that the stage will take at the least
 };
 
 // From the stage, in the order in which it wants them.

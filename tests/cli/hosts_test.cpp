@@ -467,6 +467,22 @@ TEST(Hosts, AHeadRunsWhereTheFileOrTheCommandLineSays) {
   EXPECT_TRUE(fails(run(nobody), 2, {"2 hosts", "--head", "role = \"draft\""}));
 }
 
+TEST(Hosts, WhereOneCantReachTheHeadWhatItReadsGoesByWayOfTheCoordinator) {
+  const StageProcess a, b, c;
+  const Arguments method = {"--method", "eagle3", "--head", head_of_small_model()};
+  const Gate gate(c.address, 1);  // first the coordinator comes, then one of the stages
+  Arguments there = method;
+  there.insert(there.end(), {"--hosts", addresses({&a, &b}), "--draft-on", gate.address});
+  const Ran ran = run(there);
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  const json found = json::parse(ran.out, nullptr, false);
+  EXPECT_EQ(found["tokens"], answer(method)["tokens"]);
+  EXPECT_GT(found["drafted"], 0) << "as it reads everything that stages tap";
+  EXPECT_NE(ran.err.find(" can't reach the head (host " + gate.address + ": "), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("what the head reads goes by way of this process\n"), std::string::npos) << ran.err;
+  EXPECT_EQ(std::ranges::count(ran.err, '\n'), 1) << ran.err;
+}
+
 TEST(Hosts, MistakesInTheirFileAreNamed) {
   const StageProcess a, b;
   EXPECT_TRUE(fails(run(of_file("wrong.toml", "[[host]]\naddress = \"a:b\"\n")), 2, {"wrong.toml:2", "HOST:PORT"}));
@@ -600,6 +616,18 @@ TEST_F(Losing, AHostThatIsToGoMakesTheAnswerReadyAndTakesNoOther) {
   EXPECT_EQ(ran.status, 0) << ran.err;
   EXPECT_EQ(ran.out, run_program(arguments()).out);
   EXPECT_EQ(ran.err.find("has the layers"), std::string::npos) << ran.err;
+  EXPECT_EQ(b_.program().wait().status, 0);
+}
+
+TEST_F(Losing, AHostThatIsToGoWaitsForPassesLongerThanItsPatience) {
+  Arguments few = arguments({"--profile", slow(1300), "--hosts", both()});
+  std::ranges::replace(few, std::string("300"), std::string("3"));
+  Program answering(few);
+  answering.read_at_least(1);
+  b_.program().signal(SIGTERM);
+  const Ran ran = answering.wait();
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.err.find("shut down"), std::string::npos) << ran.err;
   EXPECT_EQ(b_.program().wait().status, 0);
 }
 

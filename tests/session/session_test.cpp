@@ -140,6 +140,22 @@ TEST(ChooseCuts, ADeviceTakesAsManyLayersAsItsFreeMemoryHolds) {
     EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
 }
 
+TEST(ChooseCuts, StagesOfOneHostShareItsMemory) {
+  const auto model = ModelFile::open(write_tiny_model({.n_layers = 12}, temp_path("shared-memory.gguf")));
+  ASSERT_TRUE(model) << model.error().message;
+  const auto all = static_cast<double>(bytes_of_stage({.options = {.range = {0, 12}, .n_cells = 100}}, *model));
+  const auto fit = [&](double part, const std::string& second) {
+    HostOptions a{.memory = part * all / (1 << 30)}, b = a;
+    a.address = HostAddress::parse("a:7001").value();
+    b.address = HostAddress::parse(second).value();
+    if (second == "a:7001") b.memory = 0;  // it is said once
+    return choose_cuts(*model, {.stages = 2, .hosts = {a, b}, .context = 64}, {}).has_value();
+  };
+  EXPECT_TRUE(fit(0.8, "b:7001"));
+  EXPECT_FALSE(fit(0.8, "a:7001"));
+  EXPECT_TRUE(fit(1.6, "a:7001"));
+}
+
 TEST(Session, MoreThanTheMachineHoldsIsRefused) {
   SessionOptions options = simulated("ar", 8);
   const auto session = Session::open(options);

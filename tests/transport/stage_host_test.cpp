@@ -147,6 +147,20 @@ TEST(StageHost, WhatIsNoRecipeIsRefused) {
   expect_no_stages(*host);
 }
 
+// What it borrows of its target it has by other options.
+TEST(StageHost, AHeadOfLayersThatThereAreNotIsRefused) {
+  const auto host = open_host();
+  for (const LayerRange& range : {LayerRange{-1, 0}, {0, INT32_MAX}, {0, 1}}) {
+    StageRecipe recipe = stage_recipe(StageSort::kWhole);
+    recipe.kind = StageRecipe::Kind::kHead;
+    recipe.options.range = range;
+    Coordinator coordinator(*host, 7);
+    ASSERT_TRUE(coordinator.control->send(StageSetup{.recipe = recipe, .next = {}}, Priority::kUrgent));
+    EXPECT_NE(coordinator.complaint().find("layers of the model"), std::string::npos);
+    expect_no_stages(*host);
+  }
+}
+
 // There is memory for one stage. Whoever wants another, and goes while its model is looked for, is forgotten: it does
 // not wait for itself.
 TEST(StageHost, WhoGoesBeforeThereIsRoomIsForgotten) {

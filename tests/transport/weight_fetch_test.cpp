@@ -7,8 +7,10 @@
 #include <fstream>
 #include <mutex>
 
+#include "compute/packed_size.h"
 #include "model/file_identity.h"
 #include "pipeline/recipe.h"
+#include "pipeline/stage_memory.h"
 #include "support/tiny_head.h"
 #include "support/tiny_model.h"
 #include "transport/remote_pipeline.h"
@@ -299,6 +301,23 @@ TEST_F(Fetching, AFolderThatCannotBeWrittenIsNamed) {
   for (const std::string& word : {a->address().text(), folder_, std::string("--cache"), std::string("--no-fetch")})
     EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
   fs::remove(folder_);
+}
+
+TEST_F(Fetching, WhereNotAllExpertsFitAPartOfThemIsKept) {
+  const ModelFile model =
+      ModelFile::open(write_tiny_model(with_experts({}, "qwen3moe"), temp_path("fetched-experts.gguf"))).value();
+  const LayerRange all = {0, model.hparams().n_layers};
+  const StageRecipe recipe = recipes_for(model, {.cuts = {all}, .stage = {.n_cells = 64}}).front();
+  const auto a = StageHost::open({.listen = {"127.0.0.1", 0},
+                                  .secret = {},
+                                  .cache = {.folder = folder_},
+                                  .memory = bytes_of_stage(recipe, model) - expert_bytes(model, all) / 4,
+                                  .threads = 1,
+                                  .say = [this](const std::string& line) { said_.add(line); }})
+                     .value();
+  const auto opened = open(model, {a->address()}, {all});
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_TRUE(said_.has("% of its experts")) << said_.text();
 }
 
 TEST_F(Fetching, TooLittleMemoryIsSaidBeforeAnythingIsSent) {

@@ -138,6 +138,21 @@ TEST(Codec, AListThatSaysItIsLongerThanTheMessageTakesNoMemory) {
   }
 }
 
+// That a sequence is closed takes 5 bytes, and an update has room for how one is sampled.
+TEST(Codec, ManySmallElementsThatTakeMuchMemoryAreRefused) {
+  constexpr std::ptrdiff_t kFirst = kHeaderBytes + 12, kClose = 5;
+  constexpr uint32_t kMany = 4'000'000;
+  const Bytes one = encode(Batch{.id = BatchId(1), .updates = {Close{SequenceId(3)}}});
+  Bytes bytes(one.begin(), one.begin() + kFirst);
+  for (uint32_t i = 0; i < kMany; ++i) bytes.insert(bytes.end(), one.begin() + kFirst, one.begin() + kFirst + kClose);
+  bytes.insert(bytes.end(), one.begin() + kFirst + kClose, one.end());
+  set_u32(bytes, kHeaderBytes + 8, kMany);
+  set_length(bytes);
+  const auto message = decode_sparingly(bytes);
+  ASSERT_FALSE(message);
+  EXPECT_NE(message.error().message.find("too much memory"), std::string::npos) << message.error().message;
+}
+
 TEST(Codec, TheHeaderSaysHowLongTheMessageIs) {
   const Bytes bytes = encode(TapsArrived{BatchId(1), StageId(2)});
   const auto header = std::span(bytes).first<kHeaderBytes>();
