@@ -108,9 +108,10 @@ Proposal propose_all(Request& request, const Idle& idle) {
 
 Proposals Drafting::ask(std::span<Request* const> requests, std::span<const Room> rooms, const Bar& bar) {
   Proposals proposals;
-  proposals.rows.reserve(std::min(row_budget_, 4 * requests.size()));  // usually enough
+  proposals.rows.reserve(row_budget_);
   proposals.questions.resize(rooms.size());
   const bool answers_pay = asking_.pays();
+  const auto share = static_cast<size_t>(over_share_ * static_cast<double>(row_budget_)) / requests.size();
   for (uint32_t turn = 0; turn < requests.size(); ++turn) {
     Request& request = *requests[turn];
     constexpr double kSure = -1e-6;  // a log: a root is above every floor
@@ -122,7 +123,7 @@ Proposals Drafting::ask(std::span<Request* const> requests, std::span<const Room
     Idle idle = idle_for(request, rooms);
     if (!idle.first_stage && idle.sources == 0) continue;
     idle.n_requests = requests.size();
-    idle.rows = std::max<size_t>(1, policy::kOverShare * row_budget_ / requests.size());
+    idle.rows = std::max<size_t>(1, share);
     const double doubt = std::log(request.trust());
     idle.floor = {floor, -doubt};
     idle.first_is_free = bar.first_is_free;
@@ -174,6 +175,10 @@ void Drafting::ask(Request& request, uint32_t turn, const Idle& idle, double dou
 
 void Drafting::chosen(const Proposals& proposals, std::span<const Planned> rows, double saved, double took) {
   for (const Planned& row : rows) row.request->passed_over.reset();
+  if (!rows.empty()) {
+    const double proposed = static_cast<double>(proposals.rows.size()) / static_cast<double>(row_budget_);
+    over_share_ = std::clamp(over_share_ * policy::kProposed / std::max(proposed, 1.0), 1.0, policy::kMostOverShare);
+  }
   if (proposals.asked) asking_.learn(took, saved);
 }
 

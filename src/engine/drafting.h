@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/chance.h"
+#include "engine/policy.h"
 #include "engine/request.h"
 #include "engine/room.h"
 #include "wire/batch.h"
@@ -65,7 +66,10 @@ class Drafting {
   void chosen(const Proposals& proposals, std::span<const Planned> rows, double saved, double took);
 
   // What asking took and what came of it is forgotten.
-  void forget() { asking_ = {}; }
+  void forget() {
+    asking_ = {};
+    over_share_ = policy::kMostOverShare;
+  }
 
   // A draft model or head has answered. Rule `reject`: what was drawn from the answer, if the node has entered the
   // target, for its row there.
@@ -78,6 +82,7 @@ class Drafting {
   size_t row_budget_;
   Choose choose_;
   Asking asking_;
+  double over_share_ = policy::kMostOverShare;  // for so many times its share of a batch a request is asked
 };
 
 }  // namespace sluice

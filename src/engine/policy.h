@@ -48,8 +48,9 @@ inline constexpr double kUnknownPace = 1.0;
 
 // --- who is asked (Drafting, Asking)
 
-// A request is asked for up to so many times its share of a batch, since others may want less.
-inline constexpr size_t kOverShare = 2;
+// A request is asked for up to so many times its share of a batch, since others may want less: for as many as make
+// together so many times a batch, by what was proposed of late.
+inline constexpr double kMostOverShare = 2.0, kProposed = 1.2;
 // A token so likely by the text is foretold: it becomes a node before the draft model has seen it.
 inline constexpr float kForetold = 0.8f;
 // Where an answer's grammar permits so few tokens and a source said none of them, they are what is guessed.

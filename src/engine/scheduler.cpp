@@ -132,6 +132,7 @@ std::vector<Planned> Scheduler::compose_target(std::span<const Planned> proposed
   const size_t for_prompts = std::min({prompts, std::max<size_t>(1, budget / policy::kPromptPart), budget});
   const Request* first_short = nullptr;
   std::vector<Planned> rows, guesses;
+  rows.reserve(budget);
   guesses.reserve(proposed.size());
   std::vector<bool> left_out(requests.size());
   for (const Planned& row : proposed) {

@@ -48,25 +48,45 @@ void append_level(TokenTree& tree, int32_t width, const Floor& floor) {
   for (const Child& c : children) tree.append(c.parent, c.candidate.token, c.candidate.probability);
 }
 
-// What has entered is in the tree, so it is known how many wait; and they are found soonest among the newest.
-std::vector<Waiting> waiting_nodes(const Speculation& speculation) {
+namespace {
+
+// Calls `f` for each node that waits, the newest first. What has entered is in the tree, so it is known how many wait;
+// and they are found soonest among the newest.
+template <typename F>
+void for_each_waiting(const Speculation& speculation, F f) {
   const auto nodes = speculation.tree.nodes();
   size_t left = nodes.size() - std::min(nodes.size(), speculation.target.n_entered());
-  std::vector<Waiting> waiting(left);
-  for (size_t i = nodes.size(); left > 0 && i-- > 0;)
-    if (!speculation.target.entered(nodes[i].id)) waiting[--left] = {nodes[i].position, nodes[i].id};
-  waiting.erase(waiting.begin(), waiting.begin() + static_cast<ptrdiff_t>(left));
-  return waiting;
+  for (size_t i = nodes.size(); left > 0 && i-- > 0;) {
+    if (speculation.target.entered(nodes[i].id)) continue;
+    --left;
+    f(nodes[i]);
+  }
+}
+
+}  // namespace
+
+std::optional<int32_t> first_waiting_level(const Speculation& speculation) {
+  std::optional<int32_t> first;
+  for_each_waiting(speculation, [&](const TokenTree::Node& node) {
+    first = std::min(first.value_or(node.position), node.position);
+  });
+  return first;
 }
 
 std::vector<NodeId> first_waiting_levels(const Speculation& speculation, int32_t count) {
-  std::vector<Waiting> waiting = waiting_nodes(speculation);
-  // Levels are in the order of ids unless another method has grown the tree.
-  if (!std::is_sorted(waiting.begin(), waiting.end())) std::sort(waiting.begin(), waiting.end());
+  const auto first = first_waiting_level(speculation);
+  if (!first) return {};
   std::vector<NodeId> levels;
-  levels.reserve(waiting.size());
-  for (const auto& [position, node] : waiting)
-    if (position < waiting.front().position + count) levels.push_back(node);
+  levels.reserve(speculation.tree.size() - std::min(speculation.tree.size(), speculation.target.n_entered()));
+  for_each_waiting(speculation, [&](const TokenTree::Node& node) {
+    if (node.position < *first + count) levels.push_back(node.id);
+  });
+  std::reverse(levels.begin(), levels.end());
+  // Levels are in the order of ids unless another method has grown the tree.
+  const auto higher = [&](NodeId a, NodeId b) {
+    return speculation.tree.node(a).position < speculation.tree.node(b).position;
+  };
+  if (count > 1) std::stable_sort(levels.begin(), levels.end(), higher);
   return levels;
 }
 

@@ -1,6 +1,8 @@
 // Trees that grow level by level, as several methods need them.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "method/method.h"
@@ -11,17 +13,10 @@ namespace sluice {
 // cumulative probability become its next level, in that order; none that is not above `floor`.
 void append_level(TokenTree& tree, int32_t width, const Floor& floor = {});
 
-// A node that has not entered the model.
-struct Waiting {
-  int32_t position;
-  NodeId node;
-  auto operator<=>(const Waiting&) const = default;
-};
+// The position of the first level of which some node waits: has not entered the target. None if all have entered.
+std::optional<int32_t> first_waiting_level(const Speculation& speculation);
 
-// All of them, in the order of their ids.
-std::vector<Waiting> waiting_nodes(const Speculation& speculation);
-
-// Those of their first `count` levels, level by level and best first.
+// The nodes that wait of the first `count` levels from that one, level by level and best first.
 std::vector<NodeId> first_waiting_levels(const Speculation& speculation, int32_t count);
 
 }  // namespace sluice

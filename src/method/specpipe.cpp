@@ -63,10 +63,8 @@ class SpecPipe final : public Method {
  private:
   // Levels that have not entered, from the first of them to the deepest.
   int32_t waiting_levels(const Speculation& speculation) const {
-    const int32_t deepest = speculation.tree.deepest();
-    int32_t first = deepest + 1;
-    for (const Waiting& waiting : waiting_nodes(speculation)) first = std::min(first, waiting.position);
-    return deepest + 1 - first;
+    const int32_t below = speculation.tree.deepest() + 1;
+    return below - first_waiting_level(speculation).value_or(below);
   }
 
   // With stages in groups, as many mini-batches as a group has stages hold a level together: the likeliest nodes go
