@@ -69,7 +69,6 @@ Lane& Engine::lane_of(ModelId model) {
 
 void Engine::handle_verdicts(const Outcome& outcome) {
   target().traffic().came_out(outcome, executor_->now());
-  progress_.reserve(progress_.size() + outcome.accepted.size());
   for (const Accepted& accepted : outcome.accepted) {
     Request* const holder = admission_.holder(accepted.sequence);
     if (holder == nullptr) continue;  // released meanwhile

@@ -48,8 +48,8 @@ inline constexpr double kUnknownPace = 1.0;
 
 // --- who is asked (Drafting, Asking)
 
-// A request is asked for up to so many times its share of a batch, since others may want less: for as many as make
-// together so many times a batch, by what was proposed of late.
+// A request is asked for more than its share of a batch, since others may want less: for up to so many times that, and
+// no more than makes all proposals together so many times a batch, as they were of late.
 inline constexpr double kMostOverShare = 2.0, kProposed = 1.2;
 // A token so likely by the text is foretold: it becomes a node before the draft model has seen it.
 inline constexpr float kForetold = 0.8f;
