@@ -79,15 +79,18 @@ void HeldStage::end() {
   relay_came_.notify_all();
 }
 
+// All are told before run() can see that it has ended, and close what is open without a word.
 void HeldStage::end_because(const Error& error) {
-  control_->close_because(error);
-  ended_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    control_->close_because(error);
+    if (before_) before_->close_because(error);
+    for (const auto& taps : taps_) taps->close_because(error);
+    ended_ = true;
+    relay_came_.notify_all();
+  }
   from_coordinator_.close();
   batches_.close();
-  const std::lock_guard lock(mutex_);
-  if (before_) before_->close_because(error);
-  for (const auto& taps : taps_) taps->close_because(error);
-  relay_came_.notify_all();
 }
 
 void HeldStage::run() {

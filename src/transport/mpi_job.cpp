@@ -98,7 +98,7 @@ struct MpiJob::Impl {
     work.reset();
   }
 
-  std::shared_ptr<asio::io_context> io = std::make_shared<asio::io_context>(1);
+  std::shared_ptr<asio::io_context> io = std::make_shared<asio::io_context>();  // not of 1 thread: socket_network.cpp
   Work work{io->get_executor()};
   asio::steady_timer timer{*io};
   std::unique_ptr<MessagePassing> mpi;

@@ -227,7 +227,8 @@ struct SocketNetwork::Impl {
     };
   }
 
-  std::shared_ptr<asio::io_context> io = std::make_shared<asio::io_context>(1);
+  // One thread runs it, but asio is not told so: what that thread posts would come after what others post later.
+  std::shared_ptr<asio::io_context> io = std::make_shared<asio::io_context>();
   asio::executor_work_guard<asio::io_context::executor_type> work{io->get_executor()};
   std::optional<Tls> tls;
   std::vector<std::shared_ptr<Listener>> listeners;

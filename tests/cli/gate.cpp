@@ -21,7 +21,7 @@ sockaddr_in loopback(uint16_t port) {
   return address;
 }
 
-// Until one of them ends; then both do.
+// Until there is no more: then the other side is told so, and may still answer. What it can't take is dropped.
 void pump(int from, int to) {
   std::array<char, 1 << 16> bytes;
   for (ssize_t n; (n = ::read(from, bytes.data(), bytes.size())) > 0;)
@@ -30,8 +30,7 @@ void pump(int from, int to) {
       if (some <= 0) break;
       gone += some;
     }
-  ::shutdown(from, SHUT_RDWR);
-  ::shutdown(to, SHUT_RDWR);
+  ::shutdown(to, SHUT_WR);
 }
 
 }  // namespace

@@ -29,14 +29,14 @@ class Coordinator {
   }
   Hello hello(Hello::Role role) const { return {.epoch = epoch_, .stage = StageId(0), .role = role}; }
 
-  // A stage of the whole model, or a head, ready.
-  void set_up(StageSort sort = StageSort::kWhole) {
+  // A stage of the whole model, or a head, or one that has a next, ready.
+  void set_up(StageSort sort = StageSort::kWhole, const std::string& next_address = {}) {
     StageRecipe recipe = stage_recipe(sort);
     WeightFiles& files = recipe.files;
     const ModelFile model = ModelFile::open(model_files(recipe).path).value();
     files.identity = files.target_identity = model.identity().value();
     if (!files.target.empty()) files.identity = HeadFile::open(files.path, model)->identity().value();
-    ASSERT_TRUE(control->send(StageSetup{.recipe = recipe, .next = {}}, Priority::kUrgent));
+    ASSERT_TRUE(control->send(StageSetup{.recipe = recipe, .next = next_address}, Priority::kUrgent));
     ASSERT_TRUE(std::holds_alternative<StageReady>(next()));
     reach_batches();
   }
@@ -45,8 +45,9 @@ class Coordinator {
   std::shared_ptr<Connection> reach_taps() { return network_.connect(address_, hello(Hello::Role::kTaps)).value(); }
   Message next() { return decode(ear.next()).value(); }
   // What the stage says when it gives up, if that is the next that it says.
-  std::string complaint() {
-    const Message said = next();
+  std::string complaint() { return complaint_to(ear); }
+  static std::string complaint_to(Ear& ear) {
+    const Message said = decode(ear.next()).value();
     const auto* failed = std::get_if<WorkerFailed>(&said);
     return failed != nullptr ? failed->error.message : "something else";
   }
@@ -245,6 +246,22 @@ TEST(StageHost, WhatAStageMustNotBeSentEndsThatStageAlone) {
   ASSERT_TRUE(good.batches->send(batch, Priority::kBulk));
   EXPECT_TRUE(std::holds_alternative<StageReport>(good.next()));
   EXPECT_TRUE(std::holds_alternative<Outcome>(good.next()));
+}
+
+// Whoever hears first that it has gone would blame the stage that it has gone with.
+TEST(StageHost, WhenTheNextOneIsLostAllAreToldWho) {
+  const auto host = open_host();
+  for (uint64_t epoch = Server::kFormerEpoch + 1; epoch < 100; ++epoch) {
+    Server next;
+    Ear before;
+    Coordinator coordinator(*host, epoch);
+    coordinator.set_up(StageSort::kFirst, next.address().text());
+    coordinator.batches->listen(before.ears());
+    next.accepted()->close();
+    const std::string lost = kHost + next.address().text() + ": it ended the connection";
+    EXPECT_EQ(coordinator.complaint(), lost);
+    EXPECT_EQ(Coordinator::complaint_to(before), lost);
+  }
 }
 
 TEST(StageHost, AmendmentsToBatchesThatNeverComeAreBounded) {
