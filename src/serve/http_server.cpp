@@ -98,7 +98,8 @@ class HttpServer::Impl {
   }
 
   const HttpOptions options_;
-  asio::io_context io_{1};
+  // One thread runs it, but asio is not told so: what that thread posts would come after what others post later.
+  asio::io_context io_;
   Tcp::acceptor acceptor_;
   asio::steady_timer again_;
   HttpConnection::Shared shared_;

@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <memory>
+#include <thread>
 #include <tuple>
 #include <utility>
 
 #include "serve/http_client.h"
+#include "serve/http_server.h"
 #include "serve/kept_streams.h"
 #include "serve/policy.h"
 #include "serve/served.h"
@@ -39,6 +41,22 @@ std::pair<std::string, std::string> read_part(const std::string& bytes) {
 
 HttpAnswer take_up(const std::string& address, const std::string& id) {
   return ask(address, "GET", "/v1/streams", "", "Last-Event-ID: " + id + "\r\n");
+}
+
+// Who takes a stream up is told by the server's thread what there is, and by another what comes next.
+TEST(ServeStreams, WhatIsSaidFirstComesFirst) {
+  const auto handle = [](const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+    exchange->stream("data: 1\n\n");
+    std::thread([&exchange] {
+      exchange->stream("data: 2\n\n");
+      exchange->end_stream();
+    }).join();
+  };
+  const auto server = HttpServer::open({}, {.screen = [](const HttpRequest&) { return std::nullopt; },
+                                            .handle = handle,
+                                            .error = [](auto&&...) { return std::string(); }})
+                          .value();
+  EXPECT_EQ(ask(server->address(), "GET", "/").body, "data: 1\n\ndata: 2\n\n");
 }
 
 TEST(ServeStreams, AStreamIsTakenUpWhereItWasLost) {

@@ -81,6 +81,26 @@ TEST_P(Both, WhyAConnectionIsLeftIsToldToThePeer) {
   EXPECT_NE(ear.end(), "");
 }
 
+// Whether by the network's own thread, while it tells of something, or by another.
+TEST_P(Both, WhatIsAskedForFirstIsDoneFirst) {
+  Server server(ends_.there());
+  Ear ear;  // outlives who speaks to it
+  const auto network = ends_.here();
+  const auto connection = network->connect(server.address(), kHello).value();
+  connection->listen(ear.ears());
+  Connection& accepted = *server.accepted();
+  accepted.listen({.frame =
+                       [&accepted](const Frame&) {
+                         accepted.close_because(Error{ErrorKind::kRuntime, "too little memory"});
+                         std::thread([&accepted] { accepted.close(); }).join();
+                       },
+                   .end = [](const Error&) {}});
+  ASSERT_TRUE(connection->send(frame_of(1, 1), Priority::kBulk));
+  const auto told = decode(ear.next());
+  ASSERT_TRUE(told && std::holds_alternative<WorkerFailed>(*told));
+  EXPECT_EQ(std::get<WorkerFailed>(*told).error.message, "too little memory");
+}
+
 TEST_P(Both, APeerOfAFormerPipelineIsRefusedInOneLine) {
   Server server(ends_.there());
   const auto network = ends_.here();
