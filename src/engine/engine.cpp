@@ -91,7 +91,7 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
       std::min(spec.prompt.size() + static_cast<size_t>(spec.max_tokens), static_cast<size_t>(options_.context));
   SLUICE_TRY_STATUS(admission_.check_room(cells));
   if (!busy()) SLUICE_TRY_STATUS(take_in(/*waits=*/false));  // what was lost meanwhile is not this one's loss
-  look_for_stages();
+  ask_for_stages();
   Request& request = admission_.add(std::move(spec), cells);
   request.take(std::move(means));
   if (const AnswerGrammar& grammar = request.spec.sampling.grammar; options_.constrain && !grammar.empty())
@@ -163,7 +163,7 @@ Result<std::vector<Progress>> Engine::step() {
   untold_ = false;
   if (failed_) return tl::unexpected<Error>(*failed_);
   SLUICE_CHECK(busy() || wake_, "a step needs a running request or a time to wait for");
-  const Status done = take_in(/*waits=*/true);
+  const Status done = take_in(/*waits=*/progress_.empty());
   if (!done && progress_.empty()) return tl::unexpected<Error>(done.error());
   untold_ = !done;  // what was said just before goes first
   return std::exchange(progress_, {});
@@ -201,7 +201,8 @@ void Engine::admit() {
     Request* const request = admission_.next();
     if (request == nullptr) {
       if (!running_.empty()) return;  // when one of them ends
-      fail(admission_.drop_first(), "the cells that it needs were held by requests that broke");
+      fail(admission_.drop_first(),
+           "the cells that it needs were held by requests that broke: start the program again");
       continue;
     }
     if (!request->has_begun()) {

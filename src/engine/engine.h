@@ -85,7 +85,7 @@ class Engine {
   void release(RequestId request);
 
   // Whether a request is still running or waits to, or a step has still to say what ended them.
-  bool busy() const { return !running_.empty() || waiting() > 0 || untold_; }
+  bool busy() const { return !running_.empty() || waiting() > 0 || untold_ || !progress_.empty(); }
   size_t waiting() const { return admission_.waiting(); }
   // Of all models, those that requests hold; finished ones do until they are released or their cells are needed.
   size_t held_cells() const;
@@ -98,8 +98,11 @@ class Engine {
   // if nobody has room for their layers, all end by one error, and what is submitted later looks for stages again.
   // REQUIRES: busy() or a time to wait for, unless it has failed.
   Result<std::vector<Progress>> step();
-  // Whether nobody has the layers of stages that were lost. The next submit() looks again.
-  bool lacks_stages() const { return !lost_.empty(); }
+  // Whether nobody is known to have the layers of stages that were lost. The next submit() looks again.
+  bool lacks_stages() const { return !lacking_.empty(); }
+  // Looks again without one, and takes in what came of it the last time; waits for neither. Errors: as step().
+  // REQUIRES: !busy().
+  Status look_for_stages();
   // Asks for a time on the engine's clock to wait for: a step() ends then, at the latest, also when nothing is running.
   void wake_at(double time);
 
@@ -148,7 +151,8 @@ class Engine {
   void start_over(ModelId model);
   void read_anew(Lane& draft);
   void give_up(const StagesLost& lost);
-  void look_for_stages();
+  void ask_for_stages();
+  void no_longer_lacks(ModelId model);
   void feed();
   bool feed_idle();
   void send(Lane& lane, const std::vector<Planned>& plan);
@@ -170,7 +174,12 @@ class Engine {
   Trust guesses_;                   // of all requests
   std::optional<Error> failed_;     // what ended the engine,
   bool untold_ = false;             // and the next step says
-  std::vector<StagesLost> lost_;    // of models for whose layers nobody had room; none: all are there
+  // Of models for whose layers nobody had room; none: all are there.
+  struct Lacking {
+    StagesLost stages;
+    bool asked = false;  // for others
+  };
+  std::vector<Lacking> lacking_;
   int64_t next_batch_ = 0;
   int64_t n_batches_ = 0;
   double coordinator_seconds_ = 0;

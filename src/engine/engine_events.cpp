@@ -39,6 +39,7 @@ Status Engine::handle(const Event& event) {
     return tl::unexpected<Error>(failed->error);
   } else if (const auto* replaced = std::get_if<StagesReplaced>(&event)) {
     replaced->model == kTarget ? start_over(kTarget) : read_anew(lane_of(replaced->model));
+    no_longer_lacks(replaced->model);
     executor_->resume(replaced->model, replaced->generation);
   } else if (const auto* lost = std::get_if<StagesLost>(&event)) {
     give_up(*lost);

@@ -31,12 +31,24 @@ void Engine::read_anew(Lane& draft) {
 void Engine::give_up(const StagesLost& lost) {
   start_over(lost.model);
   while (admission_.waiting() > 0) end_with(admission_.drop_first(), lost.error);
-  lost_.push_back(lost);
+  no_longer_lacks(lost.model);  // as it did
+  lacking_.push_back({.stages = lost});
+}
+
+Status Engine::look_for_stages() {
+  SLUICE_TRY_STATUS(take_in(/*waits=*/false));
+  ask_for_stages();
+  return {};
 }
 
 // Somebody may have come back meanwhile.
-void Engine::look_for_stages() {
-  for (const StagesLost& lost : std::exchange(lost_, {})) executor_->resume(lost.model, lost.generation);
+void Engine::ask_for_stages() {
+  for (Lacking& one : lacking_)
+    if (!std::exchange(one.asked, true)) executor_->resume(one.stages.model, one.stages.generation);
+}
+
+void Engine::no_longer_lacks(ModelId model) {
+  std::erase_if(lacking_, [&](const Lacking& one) { return one.stages.model == model; });
 }
 
 }  // namespace sluice

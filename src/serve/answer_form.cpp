@@ -36,7 +36,6 @@ Json timings_of(const Usage& usage) {
   const auto rate = [](int64_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0.0; };
   const auto each = [](int64_t n, double seconds) { return n > 0 ? 1e3 * seconds / static_cast<double>(n) : 0.0; };
   const int64_t computed = usage.prompt_tokens - usage.reused_tokens;
-  const int64_t after_first = std::max<int64_t>(usage.completion_tokens - 1, 0);
   return {{"cache_n", usage.reused_tokens},
           {"prompt_n", computed},
           {"prompt_ms", 1e3 * usage.prefill_seconds},
@@ -44,8 +43,8 @@ Json timings_of(const Usage& usage) {
           {"prompt_per_second", rate(computed, usage.prefill_seconds)},
           {"predicted_n", usage.completion_tokens},
           {"predicted_ms", 1e3 * usage.decode_seconds},
-          {"predicted_per_token_ms", each(after_first, usage.decode_seconds)},
-          {"predicted_per_second", rate(after_first, usage.decode_seconds)},
+          {"predicted_per_token_ms", usage.tokens_per_second > 0 ? 1e3 / usage.tokens_per_second : 0.0},
+          {"predicted_per_second", usage.tokens_per_second},
           {"draft_n", usage.drafted},
           {"draft_n_accepted", usage.accepted}};
 }

@@ -56,6 +56,7 @@ void EngineThread::submit(JobId id, Job job, Tell tell) {
     preparing_.insert(id);
   }
   boost::asio::post(compiling_, [this, grammar, begin = std::move(begin)]() mutable {
+    if (!is_preparing(begin.id)) return;  // it was cancelled
     const auto& model = session_.model();
     try {
       prepare(grammar, model.vocabulary(), model.n_logits());
@@ -63,6 +64,11 @@ void EngineThread::submit(JobId id, Job job, Tell tell) {
     }
     queue(std::move(begin), /*prepared=*/true);
   });
+}
+
+bool EngineThread::is_preparing(JobId id) const {
+  const std::lock_guard lock(mutex_);
+  return preparing_.contains(id);
 }
 
 void EngineThread::queue(Begin begin, bool prepared) {
@@ -125,8 +131,9 @@ void EngineThread::run() {
     for (;;) {
       for (Order& order : orders()) std::visit([&](auto& one) { obey(one); }, order);
       if (ending()) return;
-      if (!engine_->busy()) continue;
-      if (const Status done = step(); !done) return break_down(done.error());
+      if (!engine_->busy() && !engine_->lacks_stages()) continue;
+      if (const Status done = engine_->busy() ? step() : engine_->look_for_stages(); !done)
+        return break_down(done.error());
     }
   } catch (const std::exception& error) {
     break_down({ErrorKind::kRuntime, error.what()});
@@ -138,11 +145,13 @@ bool EngineThread::ending() const {
   return ending_;
 }
 
-// Waits for one if there is nothing to compute.
+// Waits for one if there is nothing to compute, for a while if there are stages to be looked for.
 std::deque<EngineThread::Order> EngineThread::orders() {
   publish();
   std::unique_lock lock(mutex_);
-  if (!engine_->busy()) ordered_.wait(lock, [&] { return ending_ || !orders_.empty(); });
+  const auto ordered = [&] { return ending_ || !orders_.empty(); };
+  if (!engine_->busy() && engine_->lacks_stages()) ordered_.wait_for(lock, policy::kLookForStages, ordered);
+  if (!engine_->busy() && !engine_->lacks_stages()) ordered_.wait(lock, ordered);
   return std::exchange(orders_, {});
 }
 
@@ -157,23 +166,27 @@ void EngineThread::obey(Begin& order) {
                      .code = "queue_full"}));
   }
   const auto told = std::make_shared<const Told>(std::move(order.told));
+  auto like_it = with_most_in_common(told->job.spec.prompt);
   for (int32_t choice = 0; choice < told->job.choices; ++choice) {
     const auto& answers = told->job.answers;
     if (!answers.empty() && answers[static_cast<size_t>(choice)].ended) continue;
-    const Status begun = begin({order.id, choice}, told);
-    if (begun) continue;
-    cancel_all(order.id);
-    return told->tell(failed_news(refusal_of(begun.error())));
+    const auto begun = begin({order.id, choice}, told, like_it);
+    if (!begun) {
+      cancel_all(order.id);
+      return told->tell(failed_news(refusal_of(begun.error())));
+    }
+    like_it = *begun;
   }
   told->tell({});
 }
 
-Status EngineThread::begin(TalkId id, const std::shared_ptr<const Told>& told) {
+Result<RequestId> EngineThread::begin(TalkId id, const std::shared_ptr<const Told>& told,
+                                      std::optional<RequestId> like_it) {
   const Job& job = told->job;
   RequestSpec spec = job.spec;
   if (!job.answers.empty()) spec.said = job.answers[static_cast<size_t>(id.choice)].said;
   spec.sampling.seed += static_cast<uint64_t>(id.choice);
-  spec.shares = with_most_in_common(spec.prompt);
+  spec.shares = like_it;
   std::optional<AutoTrial> trial;
   if (job.method == kAutoMethod && spec.method != "ar" && holds_to_the_bit(engine_->exactness()))
     trial.emplace(spec.method);
@@ -188,7 +201,7 @@ Status EngineThread::begin(TalkId id, const std::shared_ptr<const Told>& told) {
                                          .trial = std::move(trial)})
                    .first->second;
   if (!said.empty()) take_up(talk, said);
-  return {};
+  return request;
 }
 
 // What was said of it by another engine has been told.
@@ -383,13 +396,17 @@ Usage EngineThread::usage_of(const Talk& talk) const {
           .decode_seconds = figures.decode_seconds};
 }
 
+// Without what may be long, and nobody looks at.
 Slot EngineThread::slot_of(const Talk& talk) const {
   const Request& request = engine_->request(talk.request);
   const auto room = static_cast<size_t>(session_.options().context) - request.n_prompt();
+  SamplingParams sampling = request.spec.sampling;
+  sampling.grammar = {};
+  sampling.logit_bias.clear();
   return {.request = request.id,
           .method = std::string(request.method.name),
           .source = request.source_name(),
-          .sampling = request.spec.sampling,
+          .sampling = std::move(sampling),
           .prompt_tokens = request.n_prompt(),
           .answer_tokens = request.n_answer(),
           .max_tokens = std::min(static_cast<size_t>(request.spec.max_tokens), room)};

@@ -83,6 +83,7 @@ class EngineThread : public AnswerEngine {
   struct Unwatch {};
   using Order = std::variant<Begin, Cancel, Look, Watch, Unwatch>;
 
+  bool is_preparing(JobId id) const;
   void queue(Begin begin, bool prepared);
   void run();
   bool ending() const;
@@ -93,7 +94,8 @@ class EngineThread : public AnswerEngine {
   void obey(const Watch& watch);
   void obey(const Unwatch&);
   Status step();
-  Status begin(TalkId id, const std::shared_ptr<const Told>& told);
+  // like_it: a request of whose cells it may have some.
+  Result<RequestId> begin(TalkId id, const std::shared_ptr<const Told>& told, std::optional<RequestId> like_it);
   void take_up(Talk& talk, const std::vector<Token>& said);
   Status take(const Progress& news);
   Status end(TalkId id, Finish finish, AnswerNews news);

@@ -90,6 +90,7 @@ class KeptStreams::Stream : public Exchange, public std::enable_shared_from_this
   ApiStatus take_up(size_t after, const std::shared_ptr<Exchange>& client) {
     {
       const std::lock_guard lock(mutex_);
+      if (given_up_) return error(404, "is kept no more");
       if (bytes_ > policy::kLongestKeptStream) return error(410, "has become too long to be taken up again");
       if (after > n_) return error(400, "has no such event yet");
       if (client_) client_->end_stream();  // it reads elsewhere now
@@ -123,7 +124,7 @@ class KeptStreams::Stream : public Exchange, public std::enable_shared_from_this
       const std::lock_guard lock(mutex_);
       ending_ = true;
       timer_.cancel();
-      return client_ == nullptr;
+      return given_up_ = client_ == nullptr;
     }();
     if (alone) give_up();
   }
@@ -149,6 +150,7 @@ class KeptStreams::Stream : public Exchange, public std::enable_shared_from_this
       if (client_ != client || over_) return;  // another one reads it by now
       client_ = nullptr;
       if (!ending_) return wait();
+      given_up_ = true;
     }
     give_up();
   }
@@ -159,12 +161,17 @@ class KeptStreams::Stream : public Exchange, public std::enable_shared_from_this
     timer_.expires_after(policy::kStreamWaits);
     timer_.async_wait([stream = weak_from_this(), number = ++waits_](const boost::system::error_code& error) {
       const auto there = error ? nullptr : stream.lock();
-      if (there && there->still_waits(number)) there->give_up();
+      if (there) there->waited(number);
     });
   }
-  bool still_waits(uint64_t number) const {
-    const std::lock_guard lock(mutex_);
-    return number == waits_;
+  // In vain, unless somebody has taken it up meanwhile.
+  void waited(uint64_t number) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (number != waits_) return;
+      given_up_ = true;
+    }
+    give_up();
   }
 
   KeptStreams& all_;

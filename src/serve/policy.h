@@ -56,6 +56,8 @@ inline constexpr std::chrono::milliseconds kLookWhetherDone{10};
 
 // Seconds after which the engine looks for new requests although nothing has happened.
 inline constexpr double kLookForNews = 0.02;
+// Between two looks for stages that were lost, when nothing is asked for.
+inline constexpr std::chrono::seconds kLookForStages{5};
 // Requests that have ended and whose cells are kept until somebody needs them: the next turn of a chat begins there.
 inline constexpr size_t kKeptRequests = 64;
 // Tokens in common that make it worth to share cells: fewer are computed as fast as a request waits for another.

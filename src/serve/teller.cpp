@@ -158,18 +158,24 @@ void LateTeller::take(AnswerNews news) {
     waiting_.push_back(std::move(news));
     if (std::exchange(at_work_, true)) return;
   }
+  work_later();
+}
+
+void LateTeller::work_later() {
   boost::asio::post(threads_, [self = shared_from_this()] { self->work(); });
 }
 
+// What comes meanwhile has its turn behind other answers.
 void LateTeller::work() {
-  for (auto all = waiting(); !all.empty(); all = waiting()) {
-    try {
-      for (const AnswerNews& news : all) teller_.take(news);
-    } catch (const std::exception& error) {
-      const ApiError why{.status = 500, .message = error.what(), .param = "", .code = ""};
-      teller_.take({.end = AnswerEnd{.finish = Finish::kFailed, .usage = {}, .error = why}});
-    }
+  const auto all = waiting();
+  if (all.empty()) return;
+  try {
+    for (const AnswerNews& news : all) teller_.take(news);
+  } catch (const std::exception& error) {
+    const ApiError why{.status = 500, .message = error.what(), .param = "", .code = ""};
+    teller_.take({.end = AnswerEnd{.finish = Finish::kFailed, .usage = {}, .error = why}});
   }
+  work_later();
 }
 
 // What has come since it was last asked, of each answer in one; nothing: the work is done.

@@ -74,6 +74,7 @@ class LateTeller : public std::enable_shared_from_this<LateTeller> {
   void take(AnswerNews news);
 
  private:
+  void work_later();
   void work();
   std::vector<AnswerNews> waiting();
 

@@ -110,11 +110,12 @@ void Generation::note_pass(size_t s, const StageReport& report) {
   ++pace.batches;
 }
 
-void Generation::look_after() {
+void Generation::look_after(std::chrono::duration<double> stopped) {
   std::optional<size_t> hung;
   double still = 0.0;
   {
     const std::lock_guard lock(mutex_);
+    for (Pace& pace : paces_) pace.since += std::chrono::duration_cast<Clock::duration>(stopped);
     for (size_t s = 0; s < paces_.size() && !hung; ++s) {
       const Pace& pace = paces_[s];
       still = std::chrono::duration<double>(Clock::now() - pace.since).count();

@@ -71,8 +71,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // To the stages, or to the head.
   void submit(ModelId model, const Batch& batch);
   void amend(ModelId model, const Amendment& amendment);
-  // Loses a stage that has computed nothing for far longer than a pass takes, although batches lie before it.
-  void look_after();
+  // Loses a stage that has computed nothing for far longer than a pass takes, although batches lie before it. stopped:
+  // for so long this process has not run, and heard of nothing.
+  void look_after(std::chrono::duration<double> stopped);
   // Has open() end soon, and nothing be told any more.
   void stop();
   // The same, and its connections end. REQUIRES: it is not being opened.
@@ -117,6 +118,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Hello hello(size_t seat, Hello::Role role) const;
   ConnectionOptions connection_options(double connect) const;
   tl::expected<void, Loss> reach_all(double connect);
+  tl::expected<void, Loss> make_ready(double connect);
+  Loss first_loss(const Loss& known);
   bool needs_relay(size_t stage, size_t to) const;
   tl::expected<void, Loss> lay_relays(const std::vector<size_t>& stages, double connect);
   tl::expected<void, Loss> lay_tap_relays(double connect);

@@ -1,5 +1,6 @@
 // How a generation is opened: every host is reached, told what its stage is, and waited for.
 #include <algorithm>
+#include <chrono>
 #include <future>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -11,6 +12,8 @@ namespace sluice {
 
 namespace {
 
+constexpr std::chrono::milliseconds kLastWord{100};  // for what a host said last to come by another connection
+
 tl::unexpected<Loss> lost(size_t seat, const Error& error, bool in_set_up = false) {
   return tl::unexpected<Loss>(loss_of(seat, error, in_set_up));
 }
@@ -19,6 +22,19 @@ tl::unexpected<Loss> lost(size_t seat, const Error& error, bool in_set_up = fals
 
 tl::expected<void, Loss> Generation::open(double connect) {
   if (auto reached = reach_all(connect); !reached) return reached;
+  auto ready = make_ready(connect);
+  if (!ready) ready = tl::unexpected<Loss>(first_loss(ready.error()));
+  return ready;
+}
+
+// Who refuses a connection because it has given up has said why by another, or is about to.
+Loss Generation::first_loss(const Loss& known) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kLastWord, [this] { return loss_ || closed_; });
+  return loss_.value_or(known);
+}
+
+tl::expected<void, Loss> Generation::make_ready(double connect) {
   if (auto told = set_up_all(connect); !told) return told;
   if (auto ready = wait_for_all(connect); !ready) return ready;
   if (auto alike = check_alike(); !alike) return alike;
@@ -87,10 +103,7 @@ tl::expected<void, Loss> Generation::lay_relays(const std::vector<size_t>& stage
                          [weak = std::weak_ptr(relay)](Frame frame) {
                            if (const auto there = weak.lock()) there->push(std::move(frame));
                          },
-                     .end =
-                         [weak = weak_from_this(), s](const Error& error) {
-                           if (const auto self = weak.lock()) self->fail(s, error);
-                         }});
+                     .end = [](const Error&) {}});  // the stage, which hears it too, tells why by its control
   }
   return reached;
 }

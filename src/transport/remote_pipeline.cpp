@@ -24,6 +24,7 @@ constexpr double kConnect = 5.0;  // seconds for a host to answer at first
 // The same for one that stands in, since others may, and an answer waits for it.
 constexpr double kConnectAgain = 1.0;
 constexpr std::chrono::milliseconds kLook{250};  // between two looks at what stages do
+constexpr std::chrono::seconds kStopped{1};      // a look that is so late: this process was not running
 constexpr std::chrono::milliseconds kAgain{50};  // between two looks for who is missing
 
 std::string seconds_text(double seconds) {
@@ -56,7 +57,8 @@ class RemotePipeline final : public RemoteStages {
     if (mender_.joinable()) mender_.join();
     if (caller_.joinable()) caller_.join();
     knocks_.reset();
-    // Emulated links of theirs send by the network.
+    // Emulated links of theirs send by the network, and may wait for room.
+    if (generation_) generation_->close();
     opening_.reset();
     generation_.reset();
     network_.reset();  // nobody calls back any more, and every connection has ended
@@ -94,7 +96,8 @@ class RemotePipeline final : public RemoteStages {
     const std::lock_guard lock(mutex_);
     if (number != number_) return;
     if (state_ == State::kReplaced) state_ = State::kRuns;
-    if (state_ == State::kGivenUp) state_ = State::kLost;
+    again_ = state_ == State::kGivenUp;
+    if (again_) state_ = State::kLost;
     changed_.notify_all();
   }
 
@@ -220,9 +223,11 @@ class RemotePipeline final : public RemoteStages {
     while (!closing_) {
       if (state_ == State::kLost) {
         const Loss loss = *loss_;
+        const bool again = std::exchange(again_, false);
         const auto former = generation_;
         lock.unlock();
         former->close();
+        if (!again && !plan_.job) say_lost(loss);
         auto next = replace(loss);
         lock.lock();
         if (closing_) return;
@@ -249,13 +254,20 @@ class RemotePipeline final : public RemoteStages {
         lock.lock();
         continue;
       }
+      const auto begin = Clock::now();
       changed_.wait_for(lock, kLook);
       if (state_ != State::kRuns) continue;
       const auto generation = generation_;
       lock.unlock();
-      generation->look_after();
+      const auto waited = Clock::now() - begin;
+      generation->look_after(waited > kStopped ? waited : Clock::duration::zero());
       lock.lock();
     }
+  }
+
+  void say_lost(const Loss& loss) const {
+    plan_.say(loss.error.message + "; its " + layers_of(loss.stage) +
+              (loss.stage < plan_.hosts.size() ? " go" : " goes") + " to others");
   }
 
   // Somebody for the stages of who is lost. The error names who was, and the remedy.
@@ -264,8 +276,6 @@ class RemotePipeline final : public RemoteStages {
     const double begin = now();
     const HostAddress lost = replacements_.seats()[loss.stage];
     const std::string layers = layers_of(loss.stage);
-    plan_.say(loss.error.message + "; its " + layers + (loss.stage < plan_.hosts.size() ? " go" : " goes") +
-              " to others");
     replacements_.lose({loss.stage}, begin);
     forget_answers();
     std::string refusal;
@@ -354,6 +364,7 @@ class RemotePipeline final : public RemoteStages {
   std::shared_ptr<Generation> generation_, opening_;
   Relayed former_relayed_;  // by generations before
   std::optional<Loss> loss_;
+  bool again_ = false;  // nobody was found for it before
   std::optional<Error> ended_;
   std::vector<HostAddress> answers_;  // that have not been looked at
   bool closing_ = false;

@@ -77,6 +77,7 @@ class StageHost::Impl {
       changed_.notify_all();
       for (Held& held : held_) held.stage->end_because(Error{ErrorKind::kRuntime, "it is being shut down"});
     }
+    network_->stop();  // who waits for a host need not
     for (Held& held : held_) held.thread.join();
     sweeper_.join();
   }

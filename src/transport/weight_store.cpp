@@ -46,6 +46,15 @@ uint64_t bytes_of_folder(const fs::path& folder) {
   return bytes;
 }
 
+// Who opens it meanwhile begins with an empty one.
+void remove_folder(const fs::path& folder) {
+  const fs::path going = folder.parent_path() / ("removed-" + folder.filename().string());
+  std::error_code error;
+  fs::remove_all(going, error);
+  fs::rename(folder, going, error);
+  fs::remove_all(error ? folder : going, error);
+}
+
 // Those that were not used for longest first.
 std::vector<fs::path> folders_of(const WeightCache& cache) {
   std::vector<std::pair<fs::file_time_type, fs::path>> folders;
@@ -70,7 +79,10 @@ bool is_whole(const WeightsOffered::File& file) {
 std::unique_ptr<FileLock> FileLock::try_take(const std::string& path, Kind kind) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return nullptr;
-  if (::flock(fd, (kind == Kind::kAlone ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0)
+  struct stat locked {};
+  struct stat there {};
+  if (::flock(fd, (kind == Kind::kAlone ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0 && ::fstat(fd, &locked) == 0 &&
+      ::stat(path.c_str(), &there) == 0 && locked.st_ino == there.st_ino)
     return std::unique_ptr<FileLock>(new FileLock(fd));
   ::close(fd);
   return nullptr;
@@ -107,6 +119,8 @@ Result<WeightStore> WeightStore::open(const WeightCache& cache, const Sha256& id
 Status WeightStore::lock(const std::function<bool()>& given_up) {
   const auto take = [&](std::unique_ptr<FileLock>& lock, const char* name, FileLock::Kind kind) -> Status {
     while (!(lock = FileLock::try_take(folder_ + name, kind))) {
+      std::error_code ignored;
+      fs::create_directories(folder_, ignored);  // somebody may have made room by it
       if (::access(folder_.c_str(), W_OK) != 0) return failed(std::strerror(errno));
       if (given_up()) return runtime_error("given up");
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -161,7 +175,7 @@ Status WeightStore::make_room() const {
       const auto unused = FileLock::try_take(other.string() + kUsed, FileLock::Kind::kAlone);
       if (!unused) continue;  // this one itself among them
       kept -= std::min(kept, bytes_of_folder(other));
-      fs::remove_all(other, error);
+      remove_folder(other);
     }
     if (kept + needed > most)
       return runtime_error("its part needs " + gigabytes(needed) + " more in " + cache_.folder + ", where " +

@@ -28,7 +28,7 @@ struct WeightCache {
 class FileLock {
  public:
   enum class Kind : uint8_t { kShared, kAlone };
-  // Does not wait. Nothing: another one has it, or the file can't be made.
+  // Does not wait. Nothing: another one has it, or the file can't be made, or was removed just now.
   static std::unique_ptr<FileLock> try_take(const std::string& path, Kind kind);
   ~FileLock();
   FileLock(const FileLock&) = delete;

@@ -181,6 +181,32 @@ TEST(LostStages, OfSeveralModelsAreLookedForAgain) {
   EXPECT_EQ(resumed, (std::vector<std::pair<ModelId, uint32_t>>{{kTarget, 3}, {ModelId(1), 5}}));
 }
 
+TEST(LostStages, AreLookedForAlsoWhenNothingIsAskedFor) {
+  std::vector<uint32_t> resumed;
+  std::optional<Event> happens;
+  const auto engine = make_engine(six_layers(), losing({}), [&](std::unique_ptr<Executor> executor) {
+    auto spy = std::make_unique<Spy>(std::move(executor));
+    spy->on_event = [&](Event& event) {
+      if (happens) event = *std::exchange(happens, {});
+    };
+    spy->on_resume = [&](ModelId, uint32_t generation) { resumed.push_back(generation); };
+    return spy;
+  });
+  submit(*engine, ask("to be or not to be", 60));
+  happens = StagesLost{kTarget, {ErrorKind::kRuntime, "a host is gone"}, 3};
+  while (engine->busy()) ASSERT_TRUE(engine->step());
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(engine->look_for_stages());
+    EXPECT_EQ(resumed, std::vector<uint32_t>{3}) << "once for each time that they were lost";
+    EXPECT_TRUE(engine->lacks_stages()) << "nobody has been found";
+  }
+  happens = StagesReplaced{kTarget, 4};
+  engine->wake_at(engine->now());
+  ASSERT_TRUE(engine->look_for_stages());
+  EXPECT_EQ(resumed, (std::vector<uint32_t>{3, 4}));
+  EXPECT_FALSE(engine->lacks_stages());
+}
+
 TEST(LostStages, ARequestCanBeCancelledWhileNobodyIsInTheirPlace) {
   const auto engine = make_engine(six_layers(), losing({60}));
   const RequestId id = submit(*engine, ask("abcabcabc", 60));

@@ -96,6 +96,26 @@ TEST(Failures, ABrokenRequestCanBeReleased) {
   EXPECT_EQ(answer(*heard.engine, next), alone(spec));
 }
 
+// The cells of one that broke are nobody's until it is released.
+TEST(Failures, WhatFailsWhileItIsSubmittedIsToldByTheNextStep) {
+  Heard heard(six_layers(), {.stages = 1, .context = 32, .n_cells = 40});
+  const RequestId broken = submit(*heard.engine, ask("abc", 25));
+  heard.spy->on_event = [&](Event& event) {
+    if (auto* outcome = std::get_if<Outcome>(&event))
+      for (Accepted& accepted : outcome->accepted) accepted.cell = Cell(accepted.cell.value + 1);
+  };
+  finish(*heard.engine);
+  ASSERT_EQ(heard.engine->request(broken).finish, Finish::kFailed);
+  heard.spy->on_event = {};
+  const RequestId next = submit(*heard.engine, ask("abc", 25));
+  ASSERT_TRUE(heard.engine->busy()) << "who is to say it?";
+  const auto said = heard.engine->step();
+  ASSERT_TRUE(said && said->size() == 1);
+  EXPECT_EQ(said->front().request, next);
+  EXPECT_EQ(said->front().finish, Finish::kFailed);
+  EXPECT_FALSE(heard.engine->busy());
+}
+
 TEST(Failures, AFailedWorkerEndsTheEngineWithItsErrorForGood) {
   for (const bool threads : {false, true}) {
     Heard heard(six_layers(), {.stages = 2, .threads = threads});

@@ -51,6 +51,25 @@ TEST(EngineThread, WhatAnotherEngineHadTakenInHasItsPlace) {
   EXPECT_EQ(answer(engine, asking({}, /*taken_in=*/true)).end.finish, Finish::kLength);
 }
 
+TEST(EngineThread, ASlotTellsNothingThatMayBeLong) {
+  EngineThread engine = engine_with_queue(1);
+  Job job = asking({}, /*taken_in=*/false);
+  job.spec.sampling.logit_bias.assign(1000, {Token(5), 0.5f});
+  job.spec.sampling.grammar.rules = "root ::= [a-z]*" + std::string(100'000, ' ');
+  std::promise<void> begun;
+  const auto id = engine.submit(std::move(job), [&, first = true](const AnswerNews&) mutable {
+    if (std::exchange(first, false)) begun.set_value();
+  });
+  begun.get_future().wait();
+  std::promise<EngineReport> seen;
+  engine.look([&](const EngineReport& report) { seen.set_value(report); });
+  const EngineReport report = seen.get_future().get();
+  ASSERT_EQ(report.slots.size(), 1u);
+  EXPECT_TRUE(report.slots[0].sampling.grammar.empty());
+  EXPECT_TRUE(report.slots[0].sampling.logit_bias.empty());
+  engine.cancel(id);
+}
+
 TEST(EngineThread, OfThePromptNoMoreIsReusedThanThereIs) {
   EngineThread engine = engine_with_queue(1);
   const std::vector<Token> whole = answer(engine, asking({}, false)).said;

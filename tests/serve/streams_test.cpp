@@ -173,6 +173,18 @@ TEST_F(KeptStreamsTest, AtTheEndWhatNobodyReadsIsCancelled) {
   EXPECT_EQ(streams_.keep(client_), client_) << "nothing is kept any more";
 }
 
+TEST_F(KeptStreamsTest, WhatIsBeingGivenUpIsNotTakenUp) {
+  const auto stream = streams_.keep(client_);
+  stream->stream("data: 1\n\n");
+  const std::string id = read_part(client_->told).first;
+  ApiStatus taken;
+  stream->on_gone([&] { taken = streams_.take_up(id, other_); });
+  client_->go();
+  streams_.end();
+  ASSERT_FALSE(taken) << "its answer would never have ended";
+  EXPECT_EQ(taken.error().status, 404);
+}
+
 TEST_F(KeptStreamsTest, WhatIsRefusedTakesNoPlace) {
   for (size_t i = 0; i < policy::kMostStreams; ++i) streams_.keep(client_)->reply({.status = 429});
   EXPECT_NE(streams_.keep(client_), client_);

@@ -31,14 +31,17 @@ class Coordinator {
 
   // A stage of the whole model, or a head, or one that has a next, ready.
   void set_up(StageSort sort = StageSort::kWhole, const std::string& next_address = {}) {
+    ASSERT_TRUE(control->send(setup(sort, next_address), Priority::kUrgent));
+    ASSERT_TRUE(std::holds_alternative<StageReady>(next()));
+    reach_batches();
+  }
+  static StageSetup setup(StageSort sort, const std::string& next_address) {
     StageRecipe recipe = stage_recipe(sort);
     WeightFiles& files = recipe.files;
     const ModelFile model = ModelFile::open(model_files(recipe).path).value();
     files.identity = files.target_identity = model.identity().value();
     if (!files.target.empty()) files.identity = HeadFile::open(files.path, model)->identity().value();
-    ASSERT_TRUE(control->send(StageSetup{.recipe = recipe, .next = next_address}, Priority::kUrgent));
-    ASSERT_TRUE(std::holds_alternative<StageReady>(next()));
-    reach_batches();
+    return {.recipe = recipe, .next = next_address};
   }
   void reach_batches() { batches = network_.connect(address_, hello(Hello::Role::kBatches)).value(); }
   // A stage's way to the head.
@@ -278,6 +281,19 @@ TEST(StageHost, AmendmentsToBatchesThatNeverComeAreBounded) {
   expect_no_stages(*host);
 }
 
+TEST(StageHost, EndsAlthoughAStageWaitsForTheNextOne) {
+  RawListener silent;
+  auto host = open_host();
+  Coordinator coordinator(*host);
+  const std::string next = "127.0.0.1:" + std::to_string(silent.port());
+  ASSERT_TRUE(coordinator.control->send(coordinator.setup(StageSort::kFirst, next), Priority::kUrgent));
+  const auto peer = silent.accept();
+  const auto begin = std::chrono::steady_clock::now();
+  host.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+  EXPECT_NE(coordinator.complaint().find("shut down"), std::string::npos);
+}
+
 TEST(StageHost, ArbitraryMessagesDoNoHarm) {
   const auto host = open_host();
   RandomMessages random(3);
@@ -414,6 +430,44 @@ TEST(Generation, StandsInForAFormerOneOnLikeProcessorsOnly) {
   EXPECT_EQ(error_after(Bits{Exactness::kBitwise, "AVX512"}), "none");
   const std::lock_guard lock(mutex);
   for (std::thread& thread : threads) thread.join();
+}
+
+// Its connections end in any order, and by which it says why is not the first that is heard of.
+TEST(Generation, WhyAHostHasGivenUpIsToldWhateverEndsFirst) {
+  for (const bool refuses : {true, false}) {
+    SocketNetwork there({}), next({}), here({});
+    std::shared_ptr<Connection> control;
+    std::thread giving_up;
+    const auto gives_up = [&](const Hello& hello, const std::shared_ptr<Connection>& connection) -> Status {
+      if (hello.role == Hello::Role::kControl) {
+        control = connection;
+        connection->listen({.frame = [](const Frame&) {}, .end = [](const Error&) {}});
+        return {};
+      }
+      giving_up = std::thread([control, relay = refuses ? nullptr : connection] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        if (relay) relay->close();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        static_cast<void>(
+            control->send(WorkerFailed{Error{ErrorKind::kRuntime, "it has too little memory"}}, Priority::kUrgent));
+      });
+      return refuses ? Status(runtime_error("it holds no such stage any more")) : Status();
+    };
+    RemotePlan plan{.hosts = {there.listen({"127.0.0.1", 0}, gives_up).value(),
+                              next.listen({"127.0.0.1", 0}, [](auto&&...) { return Status(); }).value()},
+                    .recipes = {stage_recipe(StageSort::kFirst), stage_recipe(StageSort::kLast)}};
+    plan.hosts.front().relay = true;
+    Unreachable unreachable;
+    const auto generation = std::make_shared<Generation>(plan, plan.hosts, here, WeightServers(), unreachable);
+    const auto opened = generation->open(10);
+    generation->close();
+    giving_up.join();
+    ASSERT_FALSE(opened);
+    EXPECT_NE(opened.error().error.message.find("too little memory"), std::string::npos)
+        << opened.error().error.message;
+    EXPECT_EQ(opened.error().stage, 0u);
+    EXPECT_TRUE(opened.error().in_set_up) << "to ask it again is of no use";
+  }
 }
 
 TEST(RemotePipeline, WhatIsSubmittedBeforeItIsResumedIsDropped) {

@@ -209,6 +209,20 @@ TEST_F(Fetching, OneAtATimeFetchesIntoAFolder) {
   EXPECT_FALSE(WeightStore::open(cache, *model.identity(), offered, [] { return true; }));
 }
 
+TEST_F(Fetching, AFolderThatMadeRoomForAnotherIsMadeAgain) {
+  const ModelFile& model = large_model();
+  const auto offered =
+      offer_weights(model, recipes_for(model, {.cuts = {{0, 8}}, .stage = {.n_cells = 64}})[0]).value();
+  fs::create_directories(kept(model));
+  auto used = FileLock::try_take((kept(model) / "used").string(), FileLock::Kind::kAlone);
+  ASSERT_TRUE(used);
+  const auto store = WeightStore::open({.folder = folder_}, *model.identity(), offered, [&] {
+    if (std::exchange(used, nullptr)) fs::remove_all(kept(model));
+    return false;
+  });
+  EXPECT_TRUE(store) << store.error().message;
+}
+
 TEST_F(Fetching, GoesOnAfterABreak) {
   const ModelFile& model = large_model();
   const auto a = host();
