@@ -1,6 +1,7 @@
 #include "engine/head_feed.h"
 
 #include <algorithm>
+#include <span>
 
 #include "pipeline/cost_model.h"
 
@@ -77,13 +78,15 @@ void HeadFeed::refresh_committed(const Request& request, size_t n, Residency& th
 void HeadFeed::refresh_ancestors(const Request& request, NodeId node, const Residency& there, Batch& batch) const {
   const TokenTree& tree = request.speculation.tree;
   std::vector<Refresh> refreshes;
+  // Rows of a request lie side by side.
+  const auto others = std::ranges::find_if(batch.refreshes.rbegin(), batch.refreshes.rend(),
+                                           [&](const Refresh& one) { return one.sequence != request.sequence; });
+  const std::span ours(others.base(), batch.refreshes.end());
   int32_t distance = 1;
   for (NodeId id = tree.node(node).parent; id.valid(); id = tree.node(id).parent, ++distance) {
     const Cell own = there.find(id)->cell;
-    const bool done = std::any_of(batch.refreshes.begin(), batch.refreshes.end(), [&](const Refresh& other) {
-      return other.sequence == request.sequence && other.own == own;
-    });
-    if (done) break;  // another node of this level has the same ancestors from here on
+    if (std::ranges::find(ours, own, &Refresh::own) != ours.end())
+      break;  // another node of this level has the same ancestors from here on
     refreshes.push_back({.sequence = request.sequence,
                          .token = tree.node(id).token,
                          .position = tree.node(id).position,

@@ -6,6 +6,9 @@ namespace sluice {
 
 namespace {
 
+// ^ and $ are the answer's ends, not a line's.
+constexpr auto kSyntax = boost::regex_constants::perl | boost::regex_constants::no_mod_m;
+
 using Match = boost::match_results<std::string_view::const_iterator>;
 
 // The first group that took part, or the whole.
@@ -22,7 +25,7 @@ TriggerFinder::TriggerFinder(const std::vector<GrammarTrigger>& triggers) {
     if (trigger.kind == GrammarTrigger::Kind::kWord)
       words_.push_back(trigger.text);
     else
-      patterns_.push_back({boost::regex(trigger.text), trigger.kind == GrammarTrigger::Kind::kWholePattern});
+      patterns_.push_back({boost::regex(trigger.text, kSyntax), trigger.kind == GrammarTrigger::Kind::kWholePattern});
   }
 }
 

@@ -44,6 +44,13 @@ TEST(TriggerFinder, FindsTheFirstOfItsTriggers) {
       << "it begins otherwise";
 }
 
+TEST(TriggerFinder, APatternsAnchorsAreTheEndsOfTheAnswer) {
+  for (const Kind kind : {Kind::kPattern, Kind::kWholePattern}) {
+    EXPECT_EQ(found({{kind, "^\\s+to$"}}, " to", 1), 0u);
+    EXPECT_EQ(found({{kind, "^\\s+to$"}}, "so\n to be", 1), std::nullopt) << "a line of prose";
+  }
+}
+
 TEST(TriggerFinder, WhatIsNoPatternThrowsAndIsRefusedByAReader) {
   EXPECT_THROW(TriggerFinder({{Kind::kPattern, "(a"}}), std::exception);
   const GrammarReader reader = GrammarReader::open(six_layers().model, six_layers().tokenizer).value();
