@@ -12,7 +12,7 @@ namespace sluice {
 
 namespace {
 
-constexpr std::chrono::milliseconds kLastWord{100};  // for what a host said last to come by another connection
+constexpr std::chrono::milliseconds kLastWord{250};  // for what a host said last to come by another connection
 
 tl::unexpected<Loss> lost(size_t seat, const Error& error, bool in_set_up = false) {
   return tl::unexpected<Loss>(loss_of(seat, error, in_set_up));

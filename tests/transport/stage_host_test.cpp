@@ -445,9 +445,9 @@ TEST(Generation, WhyAHostHasGivenUpIsToldWhateverEndsFirst) {
         return {};
       }
       giving_up = std::thread([control, relay = refuses ? nullptr : connection] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
         if (relay) relay->close();
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
         static_cast<void>(
             control->send(WorkerFailed{Error{ErrorKind::kRuntime, "it has too little memory"}}, Priority::kUrgent));
       });
