@@ -150,8 +150,12 @@ std::deque<EngineThread::Order> EngineThread::orders() {
   publish();
   std::unique_lock lock(mutex_);
   const auto ordered = [&] { return ending_ || !orders_.empty(); };
-  if (!engine_->busy() && engine_->lacks_stages()) ordered_.wait_for(lock, policy::kLookForStages, ordered);
-  if (!engine_->busy() && !engine_->lacks_stages()) ordered_.wait(lock, ordered);
+  if (!engine_->busy()) {
+    if (engine_->lacks_stages())
+      ordered_.wait_for(lock, policy::kLookForStages, ordered);
+    else
+      ordered_.wait(lock, ordered);
+  }
   return std::exchange(orders_, {});
 }
 
@@ -175,7 +179,7 @@ void EngineThread::obey(Begin& order) {
       cancel_all(order.id);
       return told->tell(failed_news(refusal_of(begun.error())));
     }
-    like_it = *begun;
+    if (told->job.spec.prompt.size() >= policy::kWorthSharing) like_it = *begun;
   }
   told->tell({});
 }
